@@ -1,0 +1,21 @@
+# make lab opens the course, make test checks it, make build rebuilds notebooks/ from lessons/.
+# Each makes .venv on its first run; a second run starts at once.
+PYTHON ?= python3
+PY := .venv/bin/python
+
+lab: .venv/installed
+	$(PY) -m jupyterlab notebooks $(LAB_FLAGS)
+
+test: .venv/installed
+	$(PY) -m pytest
+
+build: .venv/installed
+	$(PY) lessons/build.py
+
+.venv/installed: requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(PY) -m pip install --quiet --upgrade pip
+	$(PY) -m pip install --quiet -r requirements.txt
+	touch .venv/installed
+
+.PHONY: lab test build

@@ -1,0 +1,15 @@
+"""What the lessons import: the #@save classes, figures, toy data, the training loop and exercise checks."""
+from helpers.attention import AdditiveAttention, Attention, DotProductAttention, attend_mask, masked_softmax
+from helpers.descriptions import describe
+from helpers.device import try_gpu
+from helpers.figures import draw_heatmaps, plot, show, show_heatmaps
+from helpers.multihead import MultiHeadAttention, transpose_output, transpose_qkv
+from helpers.seq2seq import Encoder, Translator, score_translations, translate, translation_loss
+from helpers.training import train
+
+
+def __getattr__(name):
+    if name == "d2l":                                                    # a second to import: only when asked for
+        from helpers.book import load_d2l
+        return load_d2l()
+    raise AttributeError(f"module 'helpers' has no attribute {name!r}")

@@ -1,0 +1,20 @@
+"""The running notebook. That this module can be imported tells a set-up cell that the course is installed."""
+
+language = "en"
+
+
+def start(lang):
+    """Begin a notebook: hints in its language ("en" or "zh"), and a description for every figure."""
+    global language
+    if lang not in ("en", "zh"):
+        raise ValueError(f'lang must be "en" or "zh", got {lang!r}')
+    language = lang
+    from IPython import get_ipython
+    if get_ipython() is not None:
+        from helpers.figures import describe_plain_figures
+        describe_plain_figures(get_ipython())
+
+
+def say(en, zh):
+    """The text in the language of the notebook."""
+    return zh if language == "zh" else en

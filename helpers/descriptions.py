@@ -1,0 +1,115 @@
+"""A figure in words, read back from what was really drawn.
+
+nbval never compares pictures. So every figure travels with this description, which nbval compares and which is the
+picture's alternative text: a figure of other data, another mask, transposed or with swapped labels reads differently.
+"""
+import numpy as np
+from matplotlib.collections import PathCollection, QuadMesh
+
+
+def describe(figure, digits=2, rows=None):
+    """Describe the heatmaps, lines, points, bars and words of a matplotlib Figure.
+
+    digits: round values to so many places. None leaves out every value, for trained models, whose digits differ
+        between machines, and says facts only.
+    rows: labels of the heatmap rows whose strongest key is to be named; None names all, [] none.
+    """
+    return "\n".join(text for ax in figure.axes if ax.get_label() != "<colorbar>"
+                     for text in _axes(ax, digits, rows)) or "an empty figure"
+
+
+def rounded(values, digits):
+    """Round so that exact ties (1/8, 1/16) fall on one side on every machine."""
+    return np.floor(np.asarray(values, dtype=float) * 10**digits + 0.53) / 10**digits + 0.0
+
+
+def _axes(ax, digits, rows):
+    meshes = [c for c in ax.collections if isinstance(c, QuadMesh)] + list(ax.images)
+    title = f' "{ax.get_title()}"' if ax.get_title() else ""
+    for mesh in meshes:
+        yield f"heatmap{title}: " + _heatmap(ax, mesh, digits, rows)
+    lines = [line for line in ax.lines if len(line.get_xdata())]
+    points = [c for c in ax.collections if isinstance(c, PathCollection)]
+    if meshes or not (lines or points or ax.patches or ax.texts):
+        return
+    scales = "".join(f", {name} logarithmic" for name, axis in (("x", ax.xaxis), ("y", ax.yaxis))
+                     if axis.get_scale() == "log")
+    yield f'plot{title}: across "{ax.get_xlabel()}", up "{ax.get_ylabel()}"{scales}'
+    for line in lines:
+        yield f"  line {_name(line)}: {_curve(*line.get_data(), digits)}"
+    for cloud in points:
+        x, y = np.asarray(cloud.get_offsets(), dtype=float).T
+        yield f"  points {_name(cloud)}: {_curve(x, y, digits)}"
+    if ax.patches:
+        bars = [patch.get_height() for patch in ax.patches if hasattr(patch, "get_height")]
+        names = [text.get_text() for text in ax.get_xticklabels()]
+        yield f"  {len(bars)} bars over {' | '.join(names)}" + (f": {_numbers(bars, digits)}" if digits is not None else "")
+    if ax.texts:
+        yield "  words: " + " | ".join(text.get_text() for text in ax.texts)
+
+
+def _name(artist):
+    return "without a name" if str(artist.get_label()).startswith("_") else f'"{artist.get_label()}"'
+
+
+def _numbers(values, digits):
+    return " ".join(f"{value:.{digits}f}" for value in rounded(values, digits))
+
+
+def _curve(x, y, digits):
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if digits is None:
+        return f"{len(y)} values, " + ("ends higher" if y[-1] > y[0] else "ends lower" if y[-1] < y[0] else "ends level")
+    if len(y) <= 12:
+        return f"x {_numbers(x, digits)}, y {_numbers(y, digits)}"
+    some = np.linspace(0, len(y) - 1, 9).astype(int)
+    return (f"{len(y)} values, lowest {_numbers([y.min()], digits)}, highest {_numbers([y.max()], digits)}; "
+            f"at x {_numbers(x[some], digits)}: {_numbers(y[some], digits)}")
+
+
+def _heatmap(ax, mesh, digits, rows):
+    values = np.ma.masked_invalid(mesh.get_array())
+    values = values.reshape(values.shape[0], -1)
+    down, across = _labels(ax.get_yticklabels(), values.shape[0]), _labels(ax.get_xticklabels(), values.shape[1])
+    low, high = mesh.get_clim()
+    parts = [f'{values.shape[0]} x {values.shape[1]}, down "{ax.get_ylabel()}" {" | ".join(down)}, '
+             f'across "{ax.get_xlabel()}" {" | ".join(across)}',
+             f"colours {mesh.get_cmap().name}" + ("" if digits is None else f" from {low:.{digits}f} to {high:.{digits}f}"
+                                                  if abs(high) < 1e6 else "")]
+    if not ax.yaxis_inverted():
+        parts.append("first row at the bottom")
+    masked = np.ma.getmaskarray(values)
+    filled = values.filled(0)
+    if np.abs(filled.sum(1)[~masked.all(1)] - 1).max(initial=0) < 1e-2 and filled.min() >= 0:
+        parts.append("each row sums to 1" if not masked.all(1).any() else "each row that is not masked sums to 1")
+    if masked.any():
+        same = (masked == masked[0]).all()
+        gone = ([f"{_join(across, masked[0])} in every row"] if same else
+                [f"{_join(across, cells)} in row {label}" for label, cells in zip(down, masked) if cells.any()])
+        parts.append("masked " + ", ".join(gone))
+    parts.append(_strongest(values, down, across, digits, rows))
+    if digits is not None and values.size <= 100:
+        parts.append("values " + " / ".join(_numbers(row, digits) for row in filled))
+    elif digits is not None:
+        parts.append(f"column sums {_numbers(filled.sum(0), digits)}")
+    return "; ".join(part for part in parts if part)
+
+
+def _strongest(values, down, across, digits, rows):
+    """Name each row's largest entries, taken after rounding so that near ties do not flip between machines."""
+    compared = np.ma.array(rounded(values.filled(0), digits if digits is not None else 6), mask=values.mask)
+    unknown = set(rows or ()) - set(down)
+    if unknown:
+        raise ValueError(f"rows names {sorted(unknown)}, which are no labels of this heatmap's rows {down}")
+    named = [f"{label} → {_join(across, (row == row.max()).filled(False))}" for label, row in zip(down, compared)
+             if (rows is None or label in rows) and row.count()]
+    return "strongest " + ", ".join(named) if named else ""
+
+
+def _join(labels, chosen):
+    return " ".join(label for label, yes in zip(labels, chosen) if yes)
+
+
+def _labels(ticks, n):
+    names = [tick.get_text() for tick in ticks]
+    return names if len(names) == n else [str(i) for i in range(n)]

@@ -1,0 +1,198 @@
+"""The course's figures: heatmaps and curves, shown together with a description of what was drawn."""
+import base64
+import io
+import math
+
+import matplotlib
+import numpy as np
+import seaborn
+import torch
+from matplotlib.figure import Figure
+
+from helpers import fonts
+from helpers.descriptions import describe
+
+PIXELS_PER_INCH = 100   # on the page; the picture itself has twice as many, for dense screens
+
+
+def show_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Reds", *, key_labels=None,
+                  query_labels=None, mask=None, annot=None, vmin=None, vmax=None, digits=2, rows=None):
+    """Show matrices as a grid of heatmaps: queries down, keys across, one colour scale for all of them.
+
+    matrices: (rows of the grid, columns of the grid, queries, keys), as Dive into Deep Learning has it; (n, queries,
+        keys) for one row of n heatmaps, (queries, keys) for one. Tensors of any device and type, or arrays.
+    xlabel, ylabel: what the keys and the queries are. titles: one for each column, or one for each heatmap.
+    key_labels, query_labels: a token for each column and row; a list of such lists where the heatmaps differ.
+    mask: True or 1 = may attend; broadcasts to matrices. What is masked is hatched, not coloured.
+    annot: write the values into the cells; None does so where there is room.
+    vmin, vmax: ends of the colour scale; None takes 0 (or the lowest value, if negative) and the highest value.
+    digits, rows: what the description says, see helpers.describe; digits=None for weights of a trained model.
+    Source: the function of the same name in Dive into Deep Learning, section 10.1.
+    """
+    show(draw_heatmaps(matrices, xlabel, ylabel, titles, figsize, cmap, key_labels=key_labels, mask=mask, vmin=vmin,
+                       query_labels=query_labels, annot=annot, vmax=vmax), digits, rows)
+
+
+def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Reds", *, key_labels=None,
+                  query_labels=None, mask=None, annot=None, vmin=None, vmax=None):
+    """Like show_heatmaps, but return the matplotlib Figure without showing it."""
+    grid = _grid(matrices, "matrices")
+    n_down, n_across, n_queries, n_keys = grid.shape
+    if mask is not None:
+        try:
+            hidden = ~np.broadcast_to(_grid(mask, "mask").astype(bool), grid.shape)
+        except ValueError:
+            raise ValueError(f"mask {tuple(np.shape(mask))} does not broadcast to matrices {tuple(np.shape(matrices))}") from None
+        grid = np.ma.array(grid, mask=hidden)
+    queries = _panel_labels(query_labels, n_queries, n_down * n_across, "query_labels", "rows")
+    keys = _panel_labels(key_labels, n_keys, n_down * n_across, "key_labels", "columns")
+    titles = _panel_titles(titles, n_down, n_across)
+    # One scale for all panels: with a scale each, the colour bar would be wrong for all but the last.
+    vmin = min(0.0, float(grid.min())) if vmin is None else vmin
+    vmax = float(grid.max()) if vmax is None else vmax
+    if annot is None:
+        annot = n_queries * n_keys <= 36 and n_down * n_across <= 2
+    figure = new_figure(figsize or _figsize(grid.shape, queries[0], keys[0], annot))
+    axes = figure.subplots(n_down, n_across, squeeze=False)
+    for panel, ax in enumerate(axes.flat):
+        matrix = grid[panel // n_across, panel % n_across]
+        ax.set_facecolor("0.93")
+        ax.patch.set(hatch="////", edgecolor="0.7")                     # shows wherever a cell is masked
+        seaborn.heatmap(np.ma.filled(matrix, np.nan), mask=np.ma.getmaskarray(matrix), ax=ax, cmap=cmap, vmin=vmin,
+                        vmax=vmax, cbar=False, annot=annot, fmt=".2f", annot_kws={"size": 8}, linewidths=0.5,
+                        linecolor="white", xticklabels=keys[panel], yticklabels=queries[panel])
+        ax.set_title(titles[panel], fontsize=10)
+        ax.tick_params(labelsize=9, length=0)
+        ax.tick_params(axis="x", rotation=45 if max(map(len, keys[panel])) > 2 else 0)
+        ax.tick_params(axis="y", rotation=0)
+        if ax.get_subplotspec().is_last_row():
+            ax.set_xlabel(xlabel)
+        if ax.get_subplotspec().is_first_col():
+            ax.set_ylabel(ylabel)
+    figure.colorbar(axes[0, 0].collections[0], ax=axes, shrink=0.8, aspect=15)
+    return figure
+
+
+def plot(X, Y=None, xlabel="", ylabel="", legend=None, xscale="linear", yscale="linear", figsize=(4.5, 3), *,
+         markers="", digits=2):
+    """Show curves. X: x values, or a list of them, one for each curve. Y: likewise; without Y, X are the y values.
+
+    legend: a name for each curve. digits: see helpers.describe; None where values differ between machines.
+    """
+    curves = _curves(X if Y is None else Y)
+    xs = [range(len(curve)) for curve in curves] if Y is None else _curves(X)
+    if len(xs) not in (1, len(curves)):
+        raise ValueError(f"X holds {len(xs)} sets of x values for {len(curves)} curves; give one, or one for each")
+    names = list(legend) if legend is not None else [None] * len(curves)
+    if len(names) != len(curves):
+        raise ValueError(f"legend has {len(names)} names for {len(curves)} curves")
+    figure = new_figure(figsize)
+    ax = figure.subplots()
+    for i, (curve, name) in enumerate(zip(curves, names)):
+        # Line style and colour both change, so that curves are told apart without colour too.
+        ax.plot(xs[i % len(xs)], curve, label=name, linestyle=("-", "--", "-.", ":")[i % 4], marker=markers,
+                color=seaborn.color_palette("colorblind")[i % 10])
+    ax.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale, yscale=yscale)
+    ax.grid(alpha=0.3)
+    if legend is not None:
+        ax.legend(fontsize=9)
+    show(figure, digits)
+
+
+def new_figure(figsize):
+    """A Figure that does not belong to pyplot (so nothing is drawn twice) and whose parts never overlap."""
+    fonts.use_chinese()
+    return Figure(figsize=figsize, dpi=PIXELS_PER_INCH, layout="constrained")
+
+
+def show(figure, digits=2, rows=None):
+    """Show a matplotlib Figure with its description; outside a notebook, print the description."""
+    data, metadata = bundle(figure, digits, rows)
+    try:
+        from IPython import get_ipython
+        from IPython.display import display
+    except ImportError:
+        def get_ipython():
+            return None
+    if get_ipython() is None:
+        print(data["text/plain"])
+    else:
+        display(data, metadata=metadata, raw=True)
+
+
+def bundle(figure, digits=2, rows=None):
+    """What a front end gets of a Figure: the PNG and its description, and the description as alternative text."""
+    text = describe(figure, digits, rows)
+    png = io.BytesIO()
+    figure.savefig(png, format="png", dpi=2 * PIXELS_PER_INCH, metadata={"Software": None})
+    width, height = (round(inches * PIXELS_PER_INCH) for inches in figure.get_size_inches())
+    return ({"image/png": base64.b64encode(png.getvalue()).decode(), "text/plain": text},
+            {"image/png": {"width": width, "height": height, "alt": text}})
+
+
+def describe_plain_figures(shell):
+    """Have IPython describe figures that a learner draws with plain matplotlib or seaborn, too."""
+    shell.display_formatter.formatters["text/plain"].for_type(
+        matplotlib.figure.Figure, lambda figure, printer, cycle: printer.text(describe(figure)))
+
+
+def to_array(values):
+    """A float64 array of a tensor of any device and type, or of anything numpy takes; the caller's stays as it is."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+        values = values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+    if isinstance(values, (list, tuple)):
+        values = [to_array(value) for value in values]
+    return np.asarray(values, dtype=float)
+
+
+def _grid(values, name):
+    array = to_array(values)
+    if array.ndim not in (2, 3, 4) or 0 in array.shape:
+        raise ValueError(f"{name} must be (queries, keys), (n, queries, keys) or (rows, columns, queries, keys), none of "
+                         f"them 0; got shape {array.shape}")
+    return array.reshape((1,) * (4 - array.ndim) + array.shape)
+
+
+def _panel_labels(labels, n, panels, name, axis):
+    """A list of n labels for each panel."""
+    if labels is None:
+        labels = [str(i) for i in range(n)]
+    shared = all(isinstance(label, str) for label in labels)
+    per_panel = [list(labels)] * panels if shared else [list(some) for some in labels]
+    if len(per_panel) != panels or any(len(some) != n for some in per_panel):
+        raise ValueError(f"{name} must be {n} labels, one for each of the {axis}, or {panels} such lists, one for each "
+                         f"heatmap; got {labels!r}")
+    return per_panel
+
+
+def _panel_titles(titles, n_down, n_across):
+    if titles is None:
+        return [""] * (n_down * n_across)
+    titles = [titles] if isinstance(titles, str) else list(titles)
+    if len(titles) == n_across:
+        return titles + [""] * (n_across * (n_down - 1))
+    if len(titles) != n_down * n_across:
+        raise ValueError(f"titles must be {n_across}, one for each column, or {n_down * n_across}, one for each heatmap; "
+                         f"got {len(titles)}: {titles!r}")
+    return titles
+
+
+def _figsize(shape, queries, keys, annot):
+    """Inches, so that every token is legible: a cell has room for its label, and for its value if written in."""
+    n_down, n_across, n_queries, n_keys = shape
+    cell = 0.45 if annot else max(0.16, min(0.34, 9 / (n_across * n_keys)))
+    beside = 0.09 * max(map(len, queries)) + 0.3
+    below = 0.07 * max(map(len, keys)) + 0.3
+    return (min(11, max(2.6, n_across * (n_keys * cell + beside) + 0.9)),
+            max(1.9, n_down * (n_queries * cell + below) + 0.5))
+
+
+def _curves(values):
+    """A list of curves from one curve or several."""
+    if isinstance(values, (list, tuple)) and len(values) and np.ndim(to_array(values[0])) == 1:
+        return [to_array(curve) for curve in values]
+    array = to_array(values)
+    if array.ndim not in (1, 2):
+        raise ValueError(f"a plot takes one curve or a list of curves, got shape {array.shape}")
+    return [array] if array.ndim == 1 else list(array)
