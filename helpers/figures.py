@@ -123,6 +123,7 @@ def show(figure, digits=2, rows=None):
 def bundle(figure, digits=2, rows=None):
     """What a front end gets of a Figure: the PNG and its description, and the description as alternative text."""
     text = describe(figure, digits, rows)
+    fonts.warn_where_missing(text)
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=2 * PIXELS_PER_INCH, metadata={"Software": None})
     width, height = (round(inches * PIXELS_PER_INCH) for inches in figure.get_size_inches())

@@ -3,6 +3,7 @@
 A lesson is a jupytext MyST notebook in both languages; notebooks/ gets its English edition, notebooks/zh/ the Chinese.
 See "How a lesson is written" in README.md for what a lesson may contain.
 """
+import base64
 import copy
 import hashlib
 import inspect
@@ -216,6 +217,15 @@ def build(path):
         with notebook_path(path, lang).open("w", encoding="utf-8", newline="\n") as file:
             nbformat.write(notebook, file)
         print(notebook_path(path, lang).relative_to(ROOT), flush=True)
+        save_readme_picture(notebook)
+
+
+def save_readme_picture(notebook):
+    """The figure of the cell tagged `readme` is the picture in README."""
+    for cell in notebook.cells:
+        if "readme" in cell.metadata.get("tags", []):
+            picture = next(output.data["image/png"] for output in cell.outputs if "image/png" in output.get("data", {}))
+            (ROOT / "README.png").write_bytes(base64.b64decode(picture))
 
 
 if __name__ == "__main__":
