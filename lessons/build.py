@@ -115,7 +115,7 @@ def edition(path, lang):
 def joined(text):
     """Without line breaks between Chinese characters: a page would show each of them as a space."""
     chinese = "[\u2014\u2018-\u201d\u2026\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]"
-    return re.sub(f"(?<={chinese})\n(?={chinese})", "", text)
+    return re.sub(f"(?<={chinese})\n(?=[*]*{chinese})|(?<={chinese}[*])\n(?={chinese})", "", text)
 
 
 def saved_source(name):
