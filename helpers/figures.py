@@ -131,10 +131,12 @@ def bundle(figure, digits=2, rows=None):
             {"image/png": {"width": width, "height": height, "alt": text}})
 
 
-def describe_plain_figures(shell):
-    """Have IPython describe figures that a learner draws with plain matplotlib or seaborn, too."""
-    shell.display_formatter.formatters["text/plain"].for_type(
-        matplotlib.figure.Figure, lambda figure, printer, cycle: printer.text(describe(figure)))
+def describe_plain_figures():
+    """Have IPython describe figures that a learner draws with plain matplotlib or seaborn, too.
+
+    A method of the class, not a formatter: the inline backend throws out all formatters for figures when it starts.
+    """
+    Figure._repr_pretty_ = lambda figure, printer, cycle: printer.text(describe(figure))
 
 
 def to_array(values):
