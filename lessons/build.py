@@ -167,8 +167,8 @@ def setup_code(needs, lang):
     import importlib.util, subprocess, sys
     needs = {wanted}
     missing = [needs[name] for name in needs if importlib.util.find_spec(name) is None]
-    course = "{project()['name']} @ git+{repository()}@{BRANCH}"
-    pip = [sys.executable, "-m", "pip", "install", "--no-deps", course, *missing]
+    package = "{project()['name']} @ git+{repository()}@{BRANCH}"
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", package, *missing]
     done = subprocess.run(pip, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
