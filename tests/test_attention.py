@@ -219,7 +219,7 @@ def test_fake_cuda_tensors_find_nothing_left_on_the_cpu():
     """Every tensor that is made on the way must be on the GPU; lengths given on the CPU are taken along."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     with FakeTensorMode():
-        lens = torch.tensor([1, 2])
+        lens = torch.empty(2, dtype=torch.int64)          # on the CPU, as lengths often are
         try:
             queries = torch.empty(2, 3, 4, device="cuda")
         except (AssertionError, RuntimeError):
