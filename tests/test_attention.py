@@ -108,6 +108,8 @@ def test_equal_to_the_book_where_a_key_is_real(scores):
     (None, torch.ones(5, dtype=torch.bool), ["mask", "(5,)"]),
     (None, torch.ones(2, 4, 3, 5, dtype=torch.bool), ["mask", "(2, 4, 3, 5)"]),
     (None, torch.zeros(2, 3, 5), ["mask", "float32", "mask.bool()"]),
+    ("all", None, ["valid_lens", "'all'"]),
+    (None, [[True], [True, False]], ["mask", "[[True], [True, False]]"]),
 ])
 def test_lengths_and_masks_that_do_not_fit_are_refused_by_name(scores, lens, mask, words):
     with pytest.raises(ValueError) as error:
@@ -189,6 +191,18 @@ def test_tensors_that_do_not_belong_together_are_refused_by_name(shapes, words):
     with pytest.raises(ValueError) as error:
         DotProductAttention(0.0)(*(torch.zeros(shape) for shape in shapes))
     assert all(word in str(error.value) for word in words), error.value
+
+
+@pytest.mark.parametrize("types", [(torch.float16, torch.float32), (torch.int64, torch.int64)])
+def test_number_types_that_do_not_go_together_are_named(types):
+    with pytest.raises(ValueError, match=f"{types[1]}.*one floating-point type"):
+        DotProductAttention(0.0)(torch.ones(1, 2, 2, dtype=types[0]), *[torch.ones(1, 2, 2, dtype=types[1])] * 2)
+
+
+def test_autocast_may_mix_number_types():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        queries = torch.ones(1, 2, 2)
+        assert DotProductAttention(0.0)(queries.bfloat16(), queries, queries).isfinite().all()
 
 
 def test_additive_says_which_size_is_wrong():
