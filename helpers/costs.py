@@ -1,0 +1,182 @@
+"""What a layer costs: operations, waiting, path length, time and memory, each measured."""
+import math
+import re
+import statistics
+import time
+import weakref
+
+import seaborn
+import torch
+from torch.func import jacrev
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from helpers.figures import bundle, new_figure
+
+
+# ------------------------------------------------------------------ computation
+def count_flops(function, *inputs):
+    """Floating-point operations of all matrix products and convolutions in function(*inputs).
+
+    One multiplication and one addition count as 2. Additions elsewhere, tanh and softmax are not counted.
+    """
+    with FlopCounterMode(display=False) as counter:
+        function(*inputs)
+    return counter.get_total_flops()
+
+
+# ------------------------------------------------------------------ sequential operations
+def longest_chain(function, X):
+    """The longest chain of matrix products in function(X) that have to wait for one another.
+
+    Read from the graph that autograd records: each operation knows the operations whose results it used. Only what
+    depends on X counts.
+    """
+    products = {"MmBackward0", "BmmBackward0", "AddmmBackward0", "ConvolutionBackward0"}
+    last = function(X.detach().requires_grad_()).grad_fn
+    length, waiting = {}, [last]
+    while waiting:
+        operation = waiting[-1]
+        used = [before for before, _ in operation.next_functions if before is not None]
+        unknown = [before for before in used if before not in length]
+        if unknown:
+            waiting.extend(unknown)
+        else:
+            longest = max((length[before] for before in used), default=0)
+            length[waiting.pop()] = longest + (operation.name() in products)
+    return length[last]
+
+
+# ------------------------------------------------------------------ path length
+def dependence(function, X):
+    """Which output tokens depend on which input tokens: (n, n), True where d y_i / d x_j is not 0.
+
+    function: takes X, (n, d), and returns (n, d). Use weights that are all positive: then no gradient is 0 by accident.
+    """
+    jacobian = jacrev(function)(X)                                       # (n out, d out, n in, d in)
+    return (jacobian != 0).any(dim=3).any(dim=1)                         # (n out, n in)
+
+
+def path_length(layers, n, reached=lambda depends: depends[-1, 0]):
+    """How many of the layers, one on top of the other, n tokens need until `reached`; None if all are too few.
+
+    layers: functions of (n, 1) to (n, 1) with positive weights. reached: a function of the matrix of dependence; unless
+    given, "the last output depends on the first token".
+    """
+    X = torch.rand(n, 1, dtype=torch.float64)
+    for depth in range(1, len(layers) + 1):
+        def stack(Y):
+            for layer in layers[:depth]:
+                Y = layer(Y)
+            return Y
+        if reached(dependence(stack, X)):
+            return depth
+    return None
+
+
+# ------------------------------------------------------------------ time and memory
+def seconds(function, *inputs, repeats=5):
+    """The median time of function(*inputs), after one call to warm up; waits for a GPU to finish."""
+    def wait():
+        if any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs):
+            torch.cuda.synchronize()
+
+    def once():
+        wait()
+        start = time.perf_counter()
+        function(*inputs)
+        wait()
+        return time.perf_counter() - start
+
+    with torch.no_grad():
+        once()                                                           # the first call also loads and plans
+        return statistics.median(once() for _ in range(repeats))
+
+
+def peak_bytes(function, *inputs):
+    """The most bytes that tensors made in function(*inputs) take at one time, without gradients; inputs not included.
+
+    Counts what operations return. What a kernel needs for itself while it runs is not seen.
+    """
+    with torch.no_grad(), _LiveBytes() as live:
+        function(*inputs)
+    return live.peak
+
+
+class _LiveBytes(TorchDispatchMode):
+    """Adds up the storage of every new tensor and subtracts it when the storage is freed."""
+    def __init__(self):
+        super().__init__()
+        self.now = self.peak = 0
+        self.known = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        given = {x.untyped_storage()._cdata for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
+        result = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                if storage._cdata not in self.known | given:             # else a view, or changed in place
+                    self.known.add(storage._cdata)
+                    self.now += storage.nbytes()
+                    self.peak = max(self.peak, self.now)
+                    weakref.finalize(storage, self._freed, storage._cdata, storage.nbytes())
+        return result
+
+    def _freed(self, key, size):
+        self.known.discard(key)
+        self.now -= size
+
+
+# ------------------------------------------------------------------ figures of what was measured
+def show_measured(figure):
+    """Show a matplotlib Figure whose description names axes and curves, but no value and no trend.
+
+    For measurements that belong to one machine, such as times: nbval then compares what was drawn, not what came out.
+    """
+    data, metadata = bundle(figure, digits=None)
+    data["text/plain"] = metadata["image/png"]["alt"] = re.sub(r", ends \w+", "", data["text/plain"])
+    try:
+        from IPython import get_ipython
+        from IPython.display import display
+        in_notebook = get_ipython() is not None
+    except ImportError:
+        in_notebook = False
+    if in_notebook:
+        display(data, metadata=metadata, raw=True)
+    else:
+        print(data["text/plain"])
+
+
+def show_growth(lengths, curves, ylabel):
+    """Show measured curves over the sequence length, on logarithmic axes, beside guides that grow x2 and x4 a doubling.
+
+    curves: {name: a value for each length}. The description does not depend on the values, see show_measured.
+    """
+    show_measured(draw_growth(lengths, curves, ylabel))
+
+
+def draw_growth(lengths, curves, ylabel):
+    """Like show_growth, but return the matplotlib Figure without showing it."""
+    for name, values in curves.items():
+        if len(values) != len(lengths):
+            raise ValueError(f"curve {name!r} has {len(values)} values for {len(lengths)} lengths")
+    figure = new_figure((5.5, 3.6))
+    ax = figure.subplots()
+    colours = seaborn.color_palette("colorblind")
+    for i, (name, values) in enumerate(curves.items()):
+        ax.plot(lengths, values, label=name, color=colours[i], linestyle=("-", "--", "-.", ":")[i % 4], marker="osD^"[i % 4],
+                markersize=4)
+    ax.set(xscale="log", yscale="log", xlabel="sequence length n", ylabel=ylabel)
+    # Guides start below all curves: only their slopes matter.
+    low = min(min(values) for values in curves.values()) / 2
+    for power, style in ((1, (0, (1, 1))), (2, (0, (4, 1, 1, 1)))):
+        ax.plot(lengths, [low * (n / lengths[0])**power for n in lengths], label=f"guide: x{2**power} a doubling",
+                color="0.6", linewidth=1, linestyle=style)
+    ax.set_xticks(lengths, [str(n) for n in lengths], minor=False)
+    ax.minorticks_off()
+    ax.tick_params(labelsize=9)
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8)
+    return figure
