@@ -162,7 +162,7 @@ def draw_growth(lengths, curves, ylabel):
     for name, values in curves.items():
         if len(values) != len(lengths):
             raise ValueError(f"curve {name!r} has {len(values)} values for {len(lengths)} lengths")
-    figure = new_figure((5.5, 3.6))
+    figure = new_figure((5, 3.3))
     ax = figure.subplots()
     colours = seaborn.color_palette("colorblind")
     for i, (name, values) in enumerate(curves.items()):

@@ -40,7 +40,7 @@ def draw_graphs(n=5, k=3):
     """The three graphs side by side, a shortest way from the first token to the last output in colour."""
     if n < 2 or k < 3 or k % 2 == 0:
         raise ValueError(f"n must be at least 2 and k an odd number from 3 on, got n = {n}, k = {k}")
-    figure = new_figure((10, 4))
+    figure = new_figure((8.5, 3.6))
     for ax, (name, (edges, layers)) in zip(figure.subplots(1, 3), layer_graphs(n, k).items()):
         stretch = 4 / layers                                             # all panels are equally high
         way = [(token, height * stretch) for token, height in shortest_path(edges, layers, n)]
@@ -49,10 +49,10 @@ def draw_graphs(n=5, k=3):
         _arrows(ax, list(zip(way, way[1:])), seaborn.color_palette("colorblind")[3], 0.010)
         ax.plot(*zip(*way), label=f"from x1 to y{n}", alpha=0)         # for the description: the arrows' corners
         nodes = [(token, height * stretch) for height in range(layers + 1) for token in range(n)]
-        ax.scatter(*zip(*nodes), s=330, color="white", edgecolors="0.3", zorder=3)
+        ax.scatter(*zip(*nodes), s=260, color="white", edgecolors="0.3", zorder=3)
         for token in range(n):
-            ax.text(token, 0, f"x{token + 1}", ha="center", va="center", fontsize=9, zorder=4)
-            ax.text(token, layers * stretch, f"y{token + 1}", ha="center", va="center", fontsize=9, zorder=4)
+            ax.text(token, 0, f"x{token + 1}", ha="center", va="center", fontsize=8, zorder=4)
+            ax.text(token, layers * stretch, f"y{token + 1}", ha="center", va="center", fontsize=8, zorder=4)
         ax.set_title(f"{name}\n{len(edges)} arrows a layer, {layers} layer{'s' * (layers > 1)}", fontsize=10)
         ax.set(xlim=(-0.5, n - 0.5), ylim=(-0.5, 4.5))
         ax.xaxis.set_major_locator(NullLocator())

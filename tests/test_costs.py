@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from helpers import count_flops, dependence, describe, longest_chain, path_length, peak_bytes, seconds, show_measured
+from helpers.checks import costs as check
 from helpers.costs import draw_growth
 from helpers.graphs import draw_graphs, layer_graphs, shortest_path
 
@@ -51,6 +52,23 @@ def test_flops_are_the_formulas_of_the_table(n, d, k):
     assert count_flops(nn.RNN(d, d, batch_first=True), X[None]) == 4 * n * d**2
     assert count_flops(attend, X, X, X) == 4 * n**2 * d
     assert count_flops(self_attention, X, square, square, square) == 4 * n**2 * d + 6 * n * d**2
+
+
+@pytest.mark.parametrize("n, m, d", [(5, 7, 2), (100, 100, 512), (1, 9, 3)])
+def test_right_answers_of_the_exercises_are_what_the_counter_says(n, m, d):
+    def cross_attention(X, Y, W_q, W_k, W_v, W_o):
+        return attend(X @ W_q, Y @ W_k, Y @ W_v) @ W_o
+
+    X, Y, squares = torch.zeros(n, d), torch.zeros(m, d), torch.zeros(4, d, d)
+    assert check.attention_flops_exercise.right(n, m, d, False) == count_flops(attend, X, Y, Y)
+    assert check.attention_flops_exercise.right(n, m, d, True) == count_flops(cross_attention, X, Y, *squares)
+    assert check.recurrent_flops_exercise.right(n, d) == count_flops(rnn, X, *squares[:2])
+    for k in (3, 5):
+        n = check.dearer_from_exercise.right(d, k)
+        X, W = torch.zeros(n, d), torch.zeros(k, d, d)
+        assert count_flops(attend, X, X, X) > count_flops(convolution, X, W)
+        X = X[1:]
+        assert count_flops(attend, X, X, X) <= count_flops(convolution, X, W)
 
 
 def test_core_is_dearer_than_rnn_exactly_beyond_n_equal_d():
@@ -109,6 +127,7 @@ def test_path_length_of_stacked_convolutions_is_the_formula(n, k):
     assert path_length(layers, n) == math.ceil(2 * (n - 1) / (k - 1))
     meet = path_length(layers, n, lambda depends: (depends[:, 0] & depends[:, -1]).any())
     assert meet == math.ceil((n - 1) / (k - 1))
+    assert check.layers_needed_exercise.right(n, k) == path_length(layers, n)
 
 
 def test_path_length_elsewhere():

@@ -39,60 +39,76 @@ recurrent_flops_exercise = Exercise(
     })
 
 
-# ------------------------------------------------------------------ attention_flops(n, d, projections)
-def _attention(core, each, number=4):
-    return lambda n, d, projections: core(n, d) + (number * each(n, d) if projections else 0)
+# ------------------------------------------------------------------ attention_flops(n, m, d, projections)
+def _attention(core=lambda n, m, d: 4 * n * m * d, projected=lambda n, m, d: 4 * n * d**2 + 4 * m * d**2):
+    return lambda n, m, d, projections: core(n, m, d) + (projected(n, m, d) if projections else 0)
 
 
 attention_flops_exercise = Exercise(
-    right=_attention(lambda n, d: 4 * n**2 * d, lambda n, d: 2 * n * d**2),
+    right=_attention(),
     cases={
-        "n = 5, d = 2, without projections": (5, 2, False),
-        "n = 5, d = 2, with projections": (5, 2, True),
-        "n = 100, d = 512, without projections": (100, 512, False),
-        "n = 100, d = 512, with projections": (100, 512, True),
+        "n = 5, m = 7, d = 2, without projections": (5, 7, 2, False),
+        "n = 5, m = 7, d = 2, with projections": (5, 7, 2, True),
+        "n = m = 100, d = 512, without projections": (100, 100, 512, False),
+        "n = m = 100, d = 512, with projections": (100, 100, 512, True),
     },
     mistakes={
         "multiplications only": Mistake(
-            _attention(lambda n, d: 2 * n**2 * d, lambda n, d: n * d**2),
+            _attention(lambda n, m, d: 2 * n * m * d, lambda n, m, d: 2 * n * d**2 + 2 * m * d**2),
             "These are the multiplications. Hint: each is followed by an addition, so count 2 for each product of two numbers.",
             "这是乘法的次数。提示：每次乘法都跟着一次加法，所以每对数相乘要计 2 次。"),
         "values forgotten": Mistake(
-            _attention(lambda n, d: 2 * n**2 * d, lambda n, d: 2 * n * d**2),
-            "One of the two big products is missing. Hint: Q K^T compares, and weights times V brings back; each takes "
-            "2 n^2 d.",
-            "两个大乘积漏了一个。提示：Q K^T 用来比对，权重乘 V 用来取回，各要 2 n^2 d。"),
+            _attention(lambda n, m, d: 2 * n * m * d),
+            "One of the two big products is missing. Hint: Q K^T compares, and weights times V brings back; each takes 2 n m d.",
+            "两个大乘积漏了一个。提示：Q K^T 用来比对，权重乘 V 用来取回，各要 2 n m d。"),
+        "n squared": Mistake(
+            _attention(lambda n, m, d: 4 * n**2 * d),
+            "The core counts n x n scores. Hint: each of the n queries meets each of the m keys.",
+            "核心部分按 n x n 个得分来算了。提示：n 个查询中的每一个要和 m 个键中的每一个相遇。"),
+        "n plus m": Mistake(
+            _attention(lambda n, m, d: 4 * (n + m)**2 * d),
+            "This lets every token of both sequences meet every other. Hint: only queries meet keys, n of them m.",
+            "这样算，两个序列的词元全都两两相遇了。提示：只有查询和键相遇，n 个对 m 个。"),
+        "n squared everywhere": Mistake(
+            _attention(lambda n, m, d: 4 * n**2 * d, lambda n, m, d: 8 * n * d**2),
+            "m has no effect: this is self-attention. Hint: there are m keys and m values, so Q K^T has n x m entries, and W_k and "
+            "W_v act on m tokens.",
+            "m 没有起作用，这是自注意力。提示：键和值各有 m 个，所以 Q K^T 有 n x m 项，W_k 和 W_v 作用在 m 个词元上。"),
         "d squared in the core": Mistake(
-            _attention(lambda n, d: 4 * n * d**2, lambda n, d: 2 * n * d**2),
-            "The core has n and d the wrong way round. Hint: Q K^T has n x n entries, each a dot product of width d.",
-            "核心部分的 n 和 d 弄反了。提示：Q K^T 有 n x n 项，每一项是宽为 d 的点积。"),
+            _attention(lambda n, m, d: 4 * n * d**2),
+            "The core has d * d where n and m belong. Hint: Q K^T has n x m entries, each a dot product of width d.",
+            "核心部分该是 n 乘 m 的地方写成了 d 乘 d。提示：Q K^T 有 n x m 项，每一项是宽为 d 的点积。"),
         "no d in the core": Mistake(
-            _attention(lambda n, d: 4 * n**2, lambda n, d: 2 * n * d**2),
-            "The core lacks d: n x n is the number of scores, but each score is a dot product of width d. Hint: 2 d operations "
+            _attention(lambda n, m, d: 4 * n * m),
+            "The core lacks d: n x m is the number of scores, but each score is a dot product of width d. Hint: 2 d operations "
             "for each score.",
-            "核心部分漏了 d：n x n 是得分的个数，而每个得分都是宽为 d 的点积。提示：每个得分要 2 d 次运算。"),
+            "核心部分漏了 d：n x m 是得分的个数，而每个得分都是宽为 d 的点积。提示：每个得分要 2 d 次运算。"),
         "no projections": Mistake(
-            lambda n, d, projections: 4 * n**2 * d,
-            "The core is right; the projections are missing where projections is True. Hint: each is (n, d) times (d, d).",
-            "核心部分对了；projections 为 True 时漏了投影。提示：每个投影是 (n, d) 乘 (d, d)。"),
+            _attention(projected=lambda n, m, d: 0),
+            "The core is right; the projections are missing where projections is True. Hint: each is (tokens, d) times (d, d).",
+            "核心部分对了；projections 为 True 时漏了投影。提示：每个投影是 (词元数, d) 乘 (d, d)。"),
         "always with projections": Mistake(
-            lambda n, d, projections: 4 * n**2 * d + 8 * n * d**2,
+            lambda n, m, d, projections: _attention()(n, m, d, True),
             "With projections it is right; without them they must not be counted. Hint: look at the argument projections.",
             "带投影时是对的；不带时就不该算进去。提示：看一看参数 projections。"),
+        "projections of n tokens": Mistake(
+            _attention(projected=lambda n, m, d: 8 * n * d**2),
+            "All four projections act on n tokens here. Hint: keys and values are made from the other sequence, of m tokens.",
+            "这里四个投影都作用在 n 个词元上。提示：键和值来自另一个序列，有 m 个词元。"),
+        "W_o on m tokens": Mistake(
+            _attention(projected=lambda n, m, d: 2 * n * d**2 + 6 * m * d**2),
+            "One projection too many acts on m tokens. Hint: the output has a row for each query, so W_o acts on n.",
+            "作用在 m 个词元上的投影多了一个。提示：输出的每一行对应一个查询，所以 W_o 作用在 n 个词元上。"),
         "three projections": Mistake(
-            _attention(lambda n, d: 4 * n**2 * d, lambda n, d: 2 * n * d**2, 3),
+            _attention(projected=lambda n, m, d: 2 * n * d**2 + 4 * m * d**2),
             "Three projections are counted. Hint: W_q, W_k, W_v and, for the output, W_o.",
             "只算了三个投影。提示：W_q、W_k、W_v，还有输出的 W_o。"),
-        "one projection": Mistake(
-            _attention(lambda n, d: 4 * n**2 * d, lambda n, d: 2 * n * d**2, 1),
-            "One projection is counted. Hint: there are four: W_q, W_k, W_v and W_o.",
-            "只算了一个投影。提示：一共四个：W_q、W_k、W_v、W_o。"),
         "projections without factor 2": Mistake(
-            _attention(lambda n, d: 4 * n**2 * d, lambda n, d: n * d**2),
+            _attention(projected=lambda n, m, d: 2 * n * d**2 + 2 * m * d**2),
             "The core is right; the projections lack the factor 2 for multiplication and addition.",
             "核心部分对了；投影少了“一次乘法加一次加法”的因子 2。"),
         "projections linear in d": Mistake(
-            _attention(lambda n, d: 4 * n**2 * d, lambda n, d: 2 * n * d),
+            _attention(projected=lambda n, m, d: 4 * n * d + 4 * m * d),
             "The core is right; a projection multiplies each token by a d x d matrix, which takes d * d multiplications.",
             "核心部分对了；投影是每个词元乘一个 d x d 的矩阵，要 d * d 次乘法。"),
     })
