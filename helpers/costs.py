@@ -19,7 +19,8 @@ from helpers.figures import bundle, new_figure
 def count_flops(function, *inputs):
     """Floating-point operations of all matrix products and convolutions in function(*inputs).
 
-    One multiplication and one addition count as 2. Additions elsewhere, tanh and softmax are not counted.
+    One multiplication and one addition count as 2. Other additions, tanh and softmax do not
+    count, nor does F.scaled_dot_product_attention on a CPU, which the counter does not know.
     """
     with FlopCounterMode(display=False) as counter:
         function(*inputs)
@@ -30,8 +31,8 @@ def count_flops(function, *inputs):
 def longest_chain(function, X):
     """The longest chain of matrix products in function(X) that have to wait for one another.
 
-    Read from the graph that autograd records: each operation knows the operations whose results it used. Only what
-    depends on X counts.
+    Read from the graph that autograd records: each operation knows the operations whose
+    results it used. Only what depends on X counts.
     """
     products = {"MmBackward0", "BmmBackward0", "AddmmBackward0", "ConvolutionBackward0"}
     last = function(X.detach().requires_grad_()).grad_fn
@@ -50,19 +51,22 @@ def longest_chain(function, X):
 
 # ------------------------------------------------------------------ path length
 def dependence(function, X):
-    """Which output tokens depend on which input tokens: (n, n), True where d y_i / d x_j is not 0.
+    """Which output tokens depend on which input tokens: (n, n), True where d y_i / d x_j != 0.
 
-    function: takes X, (n, d), and returns (n, d). Use weights that are all positive: then no gradient is 0 by accident.
+    function: takes X, (n, d), and returns (n, d). Use weights and tokens that are all positive:
+    then no gradient is 0 only because two ways cancel out.
     """
-    jacobian = jacrev(function)(X)                                       # (n out, d out, n in, d in)
-    return (jacobian != 0).any(dim=3).any(dim=1)                         # (n out, n in)
+    jacobian = jacrev(function)(X)                          # (n out, d out, n in, d in)
+    return (jacobian != 0).any(dim=3).any(dim=1)            # (n out, n in)
 
 
 def path_length(layers, n, reached=lambda depends: depends[-1, 0]):
-    """How many of the layers, one on top of the other, n tokens need until `reached`; None if all are too few.
+    """How many of the layers, one on top of the other, it takes until `reached`; None if all
+    are too few.
 
-    layers: functions of (n, 1) to (n, 1) with positive weights. reached: a function of the matrix of dependence; unless
-    given, "the last output depends on the first token".
+    layers: functions from (n, 1) to (n, 1) with positive weights.
+    reached: a function of the matrix of dependence, True or False; unless given, "the last
+        output depends on the first token".
     """
     X = torch.rand(n, 1, dtype=torch.float64)
     for depth in range(1, len(layers) + 1):
@@ -77,7 +81,10 @@ def path_length(layers, n, reached=lambda depends: depends[-1, 0]):
 
 # ------------------------------------------------------------------ time and memory
 def seconds(function, *inputs, repeats=5):
-    """The median time of function(*inputs), after one call to warm up; waits for a GPU to finish."""
+    """The median time of function(*inputs) after a warm-up, without gradients.
+
+    Waits for a GPU to finish its work, before and after.
+    """
     def wait():
         if any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs):
             torch.cuda.synchronize()
@@ -90,7 +97,7 @@ def seconds(function, *inputs, repeats=5):
         return time.perf_counter() - start
 
     with torch.no_grad():
-        once()                                                           # the first call also loads and plans
+        once()                                              # the first call also loads and plans
         return statistics.median(once() for _ in range(repeats))
 
 
