@@ -25,12 +25,12 @@ def attend_mask(scores, valid_lens=None, mask=None):
 
     from_lens = from_mask = None
     if valid_lens is not None:
-        lens = torch.as_tensor(valid_lens, device=scores.device)
+        lens = torch.as_tensor(valid_lens).to(scores.device)
         lens = lens[:, None] if lens.ndim == 1 else lens    # (batch, 1 or queries)
         positions = torch.arange(scores.shape[-1], device=scores.device)
         from_lens = over_heads(positions < lens[..., None])  # (batch, 1 or queries, keys)
     if mask is not None:
-        mask = torch.as_tensor(mask, device=scores.device).bool()
+        mask = torch.as_tensor(mask).to(scores.device).bool()
         mask = mask[:, None] if mask.ndim == 2 else mask    # (batch, 1 or queries, keys)
         from_mask = over_heads(mask)
     if from_lens is None or from_mask is None:

@@ -115,7 +115,7 @@ def edition(path, lang):
 def joined(text):
     """Without line breaks between Chinese characters: a page would show each of them as a space."""
     chinese = "[\u2014\u2018-\u201d\u2026\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]"
-    return re.sub(f"(?<={chinese})\n(?={chinese})", "", text)
+    return re.sub(f"(?<={chinese})\n(?=[*]*{chinese})|(?<={chinese}[*])\n(?={chinese})", "", text)
 
 
 def saved_source(name):
@@ -167,8 +167,8 @@ def setup_code(needs, lang):
     import importlib.util, subprocess, sys
     needs = {wanted}
     missing = [needs[name] for name in needs if importlib.util.find_spec(name) is None]
-    course = "{project()['name']} @ git+{repository()}@{BRANCH}"
-    pip = [sys.executable, "-m", "pip", "install", "--no-deps", course, *missing]
+    package = "{project()['name']} @ git+{repository()}@{BRANCH}"
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", package, *missing]
     done = subprocess.run(pip, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
