@@ -1,6 +1,4 @@
 """What a layer costs: operations, waiting, path length, time and memory, each measured."""
-import math
-import re
 import statistics
 import time
 import weakref
@@ -12,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers.figures import bundle, new_figure
+from helpers.figures import new_figure, show
 
 
 # ------------------------------------------------------------------ computation
@@ -53,8 +51,8 @@ def longest_chain(function, X):
 def dependence(function, X):
     """Which output tokens depend on which input tokens: (n, n), True where d y_i / d x_j != 0.
 
-    function: takes X, (n, d), and returns (n, d). Use weights and tokens that are all positive:
-    then no gradient is 0 only because two ways cancel out.
+    function: takes X, (n, d), and returns (n, d). Use random positive weights and tokens: then
+    two ways from x_j to y_i do not happen to cancel out.
     """
     jacobian = jacrev(function)(X)                          # (n out, d out, n in, d in)
     return (jacobian != 0).any(dim=3).any(dim=1)            # (n out, n in)
@@ -97,14 +95,14 @@ def seconds(function, *inputs, repeats=5):
         return time.perf_counter() - start
 
     with torch.no_grad():
-        once()                                              # the first call also loads and plans
+        once()                                 # the first call also loads and plans
         return statistics.median(once() for _ in range(repeats))
 
 
 def peak_bytes(function, *inputs):
-    """The most bytes that tensors made in function(*inputs) take at one time, without gradients; inputs not included.
+    """The most bytes that tensors made in function(*inputs) take at one time, without gradients.
 
-    Counts what operations return. What a kernel needs for itself while it runs is not seen.
+    Inputs are not included. Counts what operations return. What a kernel needs for itself while it runs is not seen.
     """
     with torch.no_grad(), _LiveBytes() as live:
         function(*inputs)
@@ -136,32 +134,14 @@ class _LiveBytes(TorchDispatchMode):
         self.now -= size
 
 
-# ------------------------------------------------------------------ figures of what was measured
-def show_measured(figure):
-    """Show a matplotlib Figure whose description names axes and curves, but no value and no trend.
+# ------------------------------------------------------------------ figures
+def show_growth(lengths, curves, ylabel, digits=None):
+    """Show curves over the sequence length, on logarithmic axes, beside guides that grow x2 and x4 a doubling.
 
-    For measurements that belong to one machine, such as times: nbval then compares what was drawn, not what came out.
+    curves: {name: a value for each length}.
+    digits: of the values in the description. None leaves out values and trends: for times, which belong to one machine.
     """
-    data, metadata = bundle(figure, digits=None)
-    data["text/plain"] = metadata["image/png"]["alt"] = re.sub(r", ends \w+", "", data["text/plain"])
-    try:
-        from IPython import get_ipython
-        from IPython.display import display
-        in_notebook = get_ipython() is not None
-    except ImportError:
-        in_notebook = False
-    if in_notebook:
-        display(data, metadata=metadata, raw=True)
-    else:
-        print(data["text/plain"])
-
-
-def show_growth(lengths, curves, ylabel):
-    """Show measured curves over the sequence length, on logarithmic axes, beside guides that grow x2 and x4 a doubling.
-
-    curves: {name: a value for each length}. The description does not depend on the values, see show_measured.
-    """
-    show_measured(draw_growth(lengths, curves, ylabel))
+    show(draw_growth(lengths, curves, ylabel), digits, rows=[] if digits is None else None)
 
 
 def draw_growth(lengths, curves, ylabel):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers import count_flops, dependence, describe, longest_chain, path_length, peak_bytes, seconds, show_measured
+from helpers import count_flops, dependence, describe, longest_chain, path_length, peak_bytes, seconds, show_growth
 from helpers.checks import costs as check
 from helpers.costs import draw_growth
 from helpers.graphs import draw_graphs, layer_graphs, shortest_path
@@ -64,14 +64,14 @@ def test_right_answers_of_the_exercises_are_what_the_counter_says(n, m, d):
     assert check.attention_flops_exercise.right(n, m, d, True) == count_flops(cross_attention, X, Y, *squares)
     assert check.recurrent_flops_exercise.right(n, d) == count_flops(rnn, X, *squares[:2])
     for k in (3, 5):
-        n = check.dearer_from_exercise.right(d, k)
+        n = check.costs_more_from_exercise.right(d, k)
         X, W = torch.zeros(n, d), torch.zeros(k, d, d)
         assert count_flops(attend, X, X, X) > count_flops(convolution, X, W)
         X = X[1:]
         assert count_flops(attend, X, X, X) <= count_flops(convolution, X, W)
 
 
-def test_core_is_dearer_than_rnn_exactly_beyond_n_equal_d():
+def test_core_needs_more_than_rnn_exactly_beyond_n_equal_d():
     d = 12
     square = torch.zeros(d, d)
     for n in (d - 1, d, d + 1):
@@ -183,11 +183,14 @@ def test_peak_counts_what_lives_at_the_same_time():
 def test_description_of_a_measurement_does_not_depend_on_what_came_out(capsys):
     texts = []
     for lengths, times in (([64, 128, 256], [1.0, 2.0, 9.0]), ([512, 1024, 2048], [5.0, 5.0, 0.1])):
-        show_measured(draw_growth(lengths, {"RNN": times}, ylabel="milliseconds"))
+        show_growth(lengths, {"RNN": times}, ylabel="milliseconds")
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
     for said in ("sequence length n", "milliseconds", "x logarithmic, y logarithmic", '"RNN": 3 values', "x2", "x4"):
         assert said in texts[0]
+    assert "ends" not in texts[0]
+    show_growth([1, 2], {"RNN": [6, 7]}, ylabel="FLOPs", digits=0)
+    assert '"RNN": x 1 2, y 6 7' in capsys.readouterr().out              # counts are the same everywhere: compared
     with pytest.raises(ValueError, match="'RNN' has 2 values for 3"):
         draw_growth([1, 2, 3], {"RNN": [1, 2]}, ylabel="")
 

@@ -27,7 +27,7 @@ recurrent_flops_exercise = Exercise(
             lambda n, d: 4 * n**2 * d,
             "This is what attention needs. Hint: in an RNN no token meets all others; each of the n steps has two products of a vector "
             "with a d x d matrix.",
-            "这是注意力的运算量。提示：RNN 里词元不会两两相遇，n 步中的每一步是向量乘 d x d 矩阵，共两次。"),
+            "这是注意力的运算量。提示：RNN 里词元不会两两相遇；n 步里的每一步，都是用向量乘两次 d x d 的矩阵。"),
         "n minus 1": Mistake(
             lambda n, d: 4 * (n - 1) * d**2,
             "One step is missing. Hint: the first token takes a step too, from a state of zeros, and so there are n.",
@@ -114,14 +114,14 @@ attention_flops_exercise = Exercise(
     })
 
 
-# ------------------------------------------------------------------ dearer_from(d, k)
-dearer_from_exercise = Exercise(
+# ------------------------------------------------------------------ costs_more_from(d, k)
+costs_more_from_exercise = Exercise(
     right=lambda d, k: k * d // 2 + 1,
     cases={"d = 64, k = 3": (64, 3), "d = 5, k = 3": (5, 3), "d = 512, k = 9": (512, 9)},
     mistakes={
-        "equal, not dearer": Mistake(
+        "as much, not more": Mistake(
             lambda d, k: k * d // 2,
-            "At this n attention is not dearer yet: equal if k d is even, cheaper if it is odd. Hint: the next n.",
+            "At this n attention does not need more yet: it needs as much if k d is even, less if it is odd. Hint: the next n.",
             "在这个 n，注意力还没有更贵：k d 是偶数时恰好相等，是奇数时还更便宜。提示：再往后一个 n。"),
         "rounded up": Mistake(
             lambda d, k: math.ceil(k * d / 2),
