@@ -1,5 +1,4 @@
 """What a layer costs: operations, waiting, path length, time and memory, each measured."""
-import statistics
 import time
 import weakref
 
@@ -78,10 +77,11 @@ def path_length(layers, n, reached=lambda depends: depends[-1, 0]):
 
 
 # ------------------------------------------------------------------ time and memory
-def seconds(function, *inputs, repeats=5):
-    """The median time of function(*inputs) after a warm-up, without gradients.
+def seconds(function, *inputs, repeats=20):
+    """The shortest time of function(*inputs) after a warm-up, without gradients.
 
-    Waits for a GPU to finish its work, before and after.
+    Waits for a GPU to finish its work, before and after. The shortest of several calls, because
+    whatever else runs on the machine can make a call slower, but not faster.
     """
     def wait():
         if any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs):
@@ -96,7 +96,7 @@ def seconds(function, *inputs, repeats=5):
 
     with torch.no_grad():
         once()                                 # the first call also loads and plans
-        return statistics.median(once() for _ in range(repeats))
+        return min(once() for _ in range(repeats))
 
 
 def peak_bytes(function, *inputs):
