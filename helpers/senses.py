@@ -22,7 +22,7 @@ NOUNS = {FOOD: {"香蕉": "banana", "葡萄": "grape", "西瓜": "melon", "草�
 # The frames that all senses share. N is the noun, P a person, the other capitals are cues.
 FRAMES = (("N", "V", "了", "新", "的", "O"), ("N", "很", "A"), ("P", "T", "了", "N"))
 PEOPLE = {"我": "I", "他": "he", "她": "she", "小明": "Xiao Ming"}
-FUNCTION_WORDS = {"了": "(past)", "新": "new", "的": "(of)", "很": "very"}
+FUNCTION_WORDS = {"了": "(done)", "新": "new", "的": "(of)", "很": "very"}
 CUES = {FOOD: {"V": {"长出": "grew", "结出": "bore", "冒出": "sprouted"},
                "O": {"果实": "fruit", "叶子": "leaves", "嫩芽": "buds"},
                "A": {"好吃": "tasty", "新鲜": "fresh", "香甜": "sweet"}, "T": {"吃": "ate", "洗": "washed", "切": "cut"}},

@@ -201,6 +201,12 @@ def test_the_model_finds_the_cue_words_by_itself(trained):
     assert torch.stack([weights[i, test[i].cues].sum() for i in telling]).mean() >= 0.85
 
 
+def test_a_state_is_the_word_itself_and_what_attention_brings(trained):
+    ids, lens = to_ids([["苹果", "很", "好吃"], ["苹果"]])
+    X = trained.embedding(ids)
+    torch.testing.assert_close(trained.states(ids, lens), X + trained.attention(X, lens))
+
+
 def test_one_embedding_two_outputs(trained):
     senses, states, _ = read_nouns(trained, sentences("苹果 发布 了 新 的 产品", "苹果 很 好吃", "苹果 很 好", "苹果 好吃"))
     assert senses.tolist() == [COMPANY, FOOD, UNCLEAR, FOOD]
