@@ -9,10 +9,8 @@ def start(lang):
     if lang not in ("en", "zh"):
         raise ValueError(f'lang must be "en" or "zh", got {lang!r}')
     language = lang
-    from IPython import get_ipython
-    if get_ipython() is not None:
-        from helpers.figures import describe_plain_figures
-        describe_plain_figures(get_ipython())
+    from helpers.figures import describe_plain_figures
+    describe_plain_figures()
 
 
 def say(en, zh):

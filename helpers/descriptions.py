@@ -12,7 +12,8 @@ def describe(figure, digits=2, rows=None):
 
     digits: round values to so many places. None leaves out every value, for trained models, whose digits differ
         between machines, and says facts only.
-    rows: labels of the heatmap rows whose strongest key is to be named; None names all, [] none.
+    rows: labels of the heatmap rows whose strongest key is to be named, and of the lines of which is said, without
+        digits, whether they end higher or lower; None means all, [] none.
     """
     return "\n".join(text for ax in figure.axes if ax.get_label() != "<colorbar>"
                      for text in _axes(ax, digits, rows)) or "an empty figure"
@@ -20,7 +21,7 @@ def describe(figure, digits=2, rows=None):
 
 def rounded(values, digits):
     """Round so that exact ties (1/8, 1/16) fall on one side on every machine."""
-    return np.floor(np.asarray(values, dtype=float) * 10**digits + 0.53) / 10**digits + 0.0
+    return np.floor(np.asarray(values, dtype=float) * 10**digits + 0.501) / 10**digits + 0.0
 
 
 def _axes(ax, digits, rows):
@@ -36,7 +37,8 @@ def _axes(ax, digits, rows):
                      if axis.get_scale() == "log")
     yield f'plot{title}: across "{ax.get_xlabel()}", up "{ax.get_ylabel()}"{scales}'
     for line in lines:
-        yield f"  line {_name(line)}: {_curve(*line.get_data(), digits)}"
+        trend = rows is None or line.get_label() in rows
+        yield f"  line {_name(line)}: {_curve(*line.get_data(), digits, trend)}"
     for cloud in points:
         x, y = np.asarray(cloud.get_offsets(), dtype=float).T
         yield f"  points {_name(cloud)}: {_curve(x, y, digits)}"
@@ -56,8 +58,10 @@ def _numbers(values, digits):
     return " ".join(f"{value:.{digits}f}" for value in rounded(values, digits))
 
 
-def _curve(x, y, digits):
+def _curve(x, y, digits, trend=True):
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if digits is None and not trend:
+        return f"{len(y)} values"
     if digits is None:
         return f"{len(y)} values, " + ("ends higher" if y[-1] > y[0] else "ends lower" if y[-1] < y[0] else "ends level")
     if len(y) <= 12:

@@ -8,6 +8,7 @@ import numpy as np
 import seaborn
 import torch
 from matplotlib.figure import Figure
+from PIL import Image
 
 from helpers import fonts
 from helpers.descriptions import describe
@@ -63,7 +64,11 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
                         linecolor="white", xticklabels=keys[panel], yticklabels=queries[panel])
         ax.set_title(titles[panel], fontsize=10)
         ax.tick_params(labelsize=9, length=0)
-        ax.tick_params(axis="x", rotation=45 if max(map(len, keys[panel])) > 2 else 0)
+        if max(map(len, keys[panel])) > 2:                               # slanted, each label ending at its own column
+            for label in ax.get_xticklabels():
+                label.set(rotation=45, ha="right", rotation_mode="anchor")
+        else:
+            ax.tick_params(axis="x", rotation=0)
         ax.tick_params(axis="y", rotation=0)
         if ax.get_subplotspec().is_last_row():
             ax.set_xlabel(xlabel)
@@ -74,10 +79,10 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
 
 
 def plot(X, Y=None, xlabel="", ylabel="", legend=None, xscale="linear", yscale="linear", figsize=(4.5, 3), *,
-         markers="", digits=2):
+         markers="", digits=2, rows=None):
     """Show curves. X: x values, or a list of them, one for each curve. Y: likewise; without Y, X are the y values.
 
-    legend: a name for each curve. digits: see helpers.describe; None where values differ between machines.
+    legend: a name for each curve. digits, rows: see helpers.describe; None and [] where curves differ between machines.
     """
     curves = _curves(X if Y is None else Y)
     xs = [range(len(curve)) for curve in curves] if Y is None else _curves(X)
@@ -96,7 +101,7 @@ def plot(X, Y=None, xlabel="", ylabel="", legend=None, xscale="linear", yscale="
     ax.grid(alpha=0.3)
     if legend is not None:
         ax.legend(fontsize=9)
-    show(figure, digits)
+    show(figure, digits, rows)
 
 
 def new_figure(figsize):
@@ -124,17 +129,21 @@ def bundle(figure, digits=2, rows=None):
     """What a front end gets of a Figure: the PNG and its description, and the description as alternative text."""
     text = describe(figure, digits, rows)
     fonts.warn_where_missing(text)
-    png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=2 * PIXELS_PER_INCH, metadata={"Software": None})
+    drawn, png = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=2 * PIXELS_PER_INCH)
+    # 256 colours do for a figure, in a third of the bytes: a notebook must stay small enough for a preview.
+    Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(png, format="png", optimize=True)
     width, height = (round(inches * PIXELS_PER_INCH) for inches in figure.get_size_inches())
     return ({"image/png": base64.b64encode(png.getvalue()).decode(), "text/plain": text},
             {"image/png": {"width": width, "height": height, "alt": text}})
 
 
-def describe_plain_figures(shell):
-    """Have IPython describe figures that a learner draws with plain matplotlib or seaborn, too."""
-    shell.display_formatter.formatters["text/plain"].for_type(
-        matplotlib.figure.Figure, lambda figure, printer, cycle: printer.text(describe(figure)))
+def describe_plain_figures():
+    """Have IPython describe figures that a learner draws with plain matplotlib or seaborn, too.
+
+    A method of the class, not a formatter: the inline backend throws out all formatters for figures when it starts.
+    """
+    Figure._repr_pretty_ = lambda figure, printer, cycle: printer.text(describe(figure))
 
 
 def to_array(values):

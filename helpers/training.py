@@ -1,4 +1,5 @@
 """One training loop for all lessons, with a progress bar that is live and leaves nothing behind."""
+import contextlib
 import itertools
 import sys
 import time
@@ -20,7 +21,7 @@ def train(model, loss, batches, steps, lr, weight_decay=0.0, one_cycle=True):
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=steps) if one_cycle else None
     model.train()
     losses = []
-    with progress(steps) as bar:
+    with one_thread(), progress(steps) as bar:
         for batch in itertools.islice(batches, steps):
             value = loss(model, batch)
             optimizer.zero_grad()
@@ -35,6 +36,17 @@ def train(model, loss, batches, steps, lr, weight_decay=0.0, one_cycle=True):
     if len(losses) < steps:
         raise ValueError(f"batches ended after {len(losses)} of {steps} steps")
     return torch.stack(losses).tolist()
+
+
+@contextlib.contextmanager
+def one_thread():
+    """Compute on one CPU thread: models as small as this course's get slower with more, above all on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class progress:

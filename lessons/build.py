@@ -98,7 +98,7 @@ def edition(path, lang):
         if cell.metadata.pop("lang", lang) != lang:
             continue
         if cell.cell_type == "markdown":
-            cell.source = cell.source.replace("[[course map]]", course_map(path, lang))
+            cell.source = joined(cell.source).replace("[[course map]]", course_map(path, lang))
         elif "solution" in cell.metadata.get("tags", []):
             cell = folded(cell, lang)
         elif cell.source == "#@setup":
@@ -110,6 +110,12 @@ def edition(path, lang):
     if badge:
         notebook.cells[0].source = badge + "\n\n" + notebook.cells[0].source
     return notebook
+
+
+def joined(text):
+    """Without line breaks between Chinese characters: a page would show each of them as a space."""
+    chinese = "[\u2014\u2018-\u201d\u2026\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]"
+    return re.sub(f"(?<={chinese})\n(?=[*]*{chinese})|(?<={chinese}[*])\n(?={chinese})", "", text)
 
 
 def saved_source(name):
@@ -161,8 +167,9 @@ def setup_code(needs, lang):
     import importlib.util, subprocess, sys
     needs = {wanted}
     missing = [needs[name] for name in needs if importlib.util.find_spec(name) is None]
-    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "{project()['name']} @ git+{repository()}@{BRANCH}"]
-    done = subprocess.run(pip + missing, capture_output=True, text=True)
+    package = "{project()['name']} @ git+{repository()}@{BRANCH}"
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", package, *missing]
+    done = subprocess.run(pip, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
     sys.modules.pop("helpers", None)
@@ -170,11 +177,11 @@ def setup_code(needs, lang):
     from helpers import course'''
     else:
         otherwise = '''\
-    raise ImportError("the course's helpers are not installed: in the course's folder, run "
+    raise ImportError("the course is not installed: in its folder, run "
                       "python -m pip install -r requirements.txt") from None'''
     return f'''\
-# Set-up. Where the course is installed, this cell only chooses the language of the hints. In Colab, or where a notebook
-# stands alone, it installs the course's helpers and what is missing, and leaves alone what is there.
+# Set-up. Where the course is installed, this only chooses the language of the hints. In Colab,
+# or where a notebook stands alone, it installs what is missing and leaves alone what is there.
 try:
     from helpers import course
 except ImportError:

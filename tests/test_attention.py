@@ -218,8 +218,8 @@ def test_copies_pickles_and_devices(attention):
 def test_fake_cuda_tensors_find_nothing_left_on_the_cpu():
     """Every tensor that is made on the way must be on the GPU; lengths given on the CPU are taken along."""
     from torch._subclasses.fake_tensor import FakeTensorMode
-    lens = torch.tensor([1, 2])
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    with FakeTensorMode():
+        lens = torch.tensor([1, 2])
         try:
             queries = torch.empty(2, 3, 4, device="cuda")
         except (AssertionError, RuntimeError):

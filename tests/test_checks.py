@@ -1,10 +1,12 @@
 """Exercise checks: solutions pass, every catalogued mistake is named, and nothing wrong gets through."""
+import ast
 import importlib
 import pkgutil
 
 import pytest
 import torch
 
+import helpers
 from helpers import checks, course
 from helpers.checks import Exercise, Mistake
 from lessons.build import lessons, read_lesson
@@ -24,12 +26,15 @@ def exercises_in(path):
 
 
 def imports_of(path):
-    """The names that a lesson has imported: its solutions may use them."""
+    """The names that a lesson imports, and those that it shows with #@save: its solutions may use them."""
     namespace = {}
     for cell in read_lesson(path)[1]:
-        for line in cell.source.splitlines() if cell.cell_type == "code" else ():
-            if line.startswith(("import ", "from ")):
-                exec(line.rstrip("("), namespace) if not line.endswith("(") else None
+        if cell.source.startswith("#@save "):
+            name = cell.source.split()[1]
+            namespace[name] = getattr(helpers, name)
+        elif cell.cell_type == "code":
+            imports = [node for node in ast.parse(cell.source).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+            exec(compile(ast.Module(imports, []), path.name, "exec"), namespace)
     return namespace
 
 

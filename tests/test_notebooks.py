@@ -72,6 +72,11 @@ def test_metadata_is_what_every_front_end_takes(built):
     nbformat.validate(built)
 
 
+def test_code_fits_a_page_beside_an_open_file_browser(built):
+    for cell in code_cells(built):
+        assert max(map(len, cell.source.splitlines())) <= 96, cell.source
+
+
 def test_a_notebook_is_small_enough_for_a_preview():
     for path, lang in NOTEBOOKS.values():
         assert build.notebook_path(path, lang).stat().st_size < 1_000_000
