@@ -41,7 +41,7 @@ INDEX = {token: i for i, token in enumerate(TOKENS)}
 OTHER_GLOSSES = {"在": "at", "北京": "Beijing", "大学": "university", "北京大学": "Peking University", "学习": "studies",
                  "人工智能": "AI"}
 
-# Each noun meets a third of the cues in the test only; 苹果 with 发布, 产品 and 好吃 among them.
+# Pairs that occur in the test only, a third for each noun; 苹果 with 发布, 产品 and 好吃 among them.
 HELD_OUT = {(noun, cue) for nouns in NOUNS.values() for i, noun in enumerate(nouns)
             for slot in _SLOTS for j, cue in enumerate(slot) if (i + j) % 3 == 0}
 
@@ -91,9 +91,10 @@ def gloss(tokens):
 
 
 class SenseModel(nn.Module):
-    """Says the sense of each word of a sentence: embedding, one head of self-attention, residual sum, read-out.
+    """Scores the senses of each word: embedding, one head of self-attention, sum, read-out.
 
-    It knows nothing of the order of words. ids: (batch, n). states: what a word has become, (batch, n, num_hiddens);
+    It knows nothing of the order of words. ids: (batch, n); valid_lens and mask as in attend_mask.
+    states: what each word has become, (batch, n, num_hiddens).
     forward: a score for each of the senses, (batch, n, senses).
     """
     def __init__(self, vocab_size, num_hiddens=32, dropout=0.5):
@@ -105,11 +106,11 @@ class SenseModel(nn.Module):
         self.read_out = nn.Linear(num_hiddens, len(SENSES))
 
     def states(self, ids, valid_lens=None, mask=None):
-        X = self.dropout(self.embedding(ids))                            # (batch, n, num_hiddens)
-        return X + self.attention(X, valid_lens, mask)                   # (batch, n, num_hiddens)
+        X = self.dropout(self.embedding(ids))                        # (batch, n, num_hiddens)
+        return X + self.attention(X, valid_lens, mask)               # (batch, n, num_hiddens)
 
     def forward(self, ids, valid_lens=None, mask=None):
-        return self.read_out(self.states(ids, valid_lens, mask))         # (batch, n, senses)
+        return self.read_out(self.states(ids, valid_lens, mask))     # (batch, n, senses)
 
 
 def sense_batches(sentences, batch_size, device=None):

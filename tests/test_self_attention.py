@@ -255,9 +255,9 @@ def in_place(weights, values):
     (hand_made, "Right"),
     (in_place, "changes the tensors"),
     (lambda weights, values: weights.tolist(), "returns list"),
-    (lambda weights, values: weights[None], r"returns \(1, 5\)"),
+    (lambda weights, values: weights[None], "returns (1, 5)"),
     (lambda weights, values: weights.nope, "stops with AttributeError"),
     (lambda weights, values: check.another_row_exercise.right(weights, values) if len(weights) == 5 else weights, "given"),
 ])
 def test_any_other_row_is_right_and_nothing_else(function, words):
-    assert words.replace("\\", "") in check.another_row_exercise.verdict(function)
+    assert words in check.another_row_exercise.verdict(function)
