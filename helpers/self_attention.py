@@ -8,11 +8,11 @@ from helpers.attention import DotProductAttention, check_width
 class SelfAttention(nn.Module):
     """One head of self-attention: queries, keys and values are three projections of the same X.
 
-    Vaswani et al. 2017, sections 3.2.1 and 3.2.3. d_k: width of a query and of a key; d_v: width
-    of a value.
+    Vaswani et al. 2017, sections 3.2.1 and 3.2.3.
+    d_k: width of a query and of a key. d_v: width of a value.
     forward: X (batch, n, num_hiddens), rows are tokens; valid_lens and mask as in attend_mask.
-    Returns (batch, n, d_v). Afterwards attention_weights holds the weights (batch, n, n), before
-    dropout, detached. Raises ValueError for an X, lengths or a mask that do not fit.
+    Returns (batch, n, d_v). Afterwards attention_weights holds the weights (batch, n, n),
+    before dropout, detached. Raises ValueError for an X, lengths or a mask that do not fit.
     """
     def __init__(self, num_hiddens, d_k, d_v, dropout):
         super().__init__()

@@ -93,7 +93,8 @@ def gloss(tokens):
 class SenseModel(nn.Module):
     """Scores the senses of each word: embedding, one head of self-attention, sum, read-out.
 
-    It knows nothing of the order of words. ids: (batch, n); valid_lens and mask as in attend_mask.
+    It knows nothing of the order of words.
+    ids: (batch, n); valid_lens and mask as in attend_mask.
     states: what each word has become, (batch, n, num_hiddens).
     forward: a score for each of the senses, (batch, n, senses).
     """
