@@ -6,7 +6,7 @@ from helpers.figures import draw_heatmaps, plot, show, show_heatmaps
 from helpers.multihead import MultiHeadAttention, transpose_output, transpose_qkv
 from helpers.self_attention import SelfAttention
 from helpers.senses import SenseModel
-from helpers.seq2seq import Encoder, Translator, score_translations, translate, translation_loss
+from helpers.seq2seq import Encoder, Translator, grade_translations, translate, translation_loss
 from helpers.training import train
 
 

@@ -26,7 +26,7 @@ def rounded(values, digits):
 
 def _axes(ax, digits, rows):
     meshes = [c for c in ax.collections if isinstance(c, QuadMesh)] + list(ax.images)
-    title = f' "{ax.get_title()}"' if ax.get_title() else ""
+    title = _quoted(ax.get_title())
     for mesh in meshes:
         yield f"heatmap{title}: " + _heatmap(ax, mesh, digits, rows)
     lines = [line for line in ax.lines if len(line.get_xdata())]
@@ -48,6 +48,10 @@ def _axes(ax, digits, rows):
         yield f"  {len(bars)} bars over {' | '.join(names)}" + (f": {_numbers(bars, digits)}" if digits is not None else "")
     if ax.texts:
         yield "  words: " + " | ".join(text.get_text() for text in ax.texts)
+
+
+def _quoted(text):
+    return f' "{text}"' if text else ""
 
 
 def _name(artist):
@@ -76,15 +80,15 @@ def _heatmap(ax, mesh, digits, rows):
     values = values.reshape(values.shape[0], -1)
     down, across = _labels(ax.get_yticklabels(), values.shape[0]), _labels(ax.get_xticklabels(), values.shape[1])
     low, high = mesh.get_clim()
-    parts = [f'{values.shape[0]} x {values.shape[1]}, down "{ax.get_ylabel()}" {" | ".join(down)}, '
-             f'across "{ax.get_xlabel()}" {" | ".join(across)}',
+    parts = [f"{values.shape[0]} x {values.shape[1]}, down{_quoted(ax.get_ylabel())} {' | '.join(down)}, "
+             f"across{_quoted(ax.get_xlabel())} {' | '.join(across)}",
              f"colours {mesh.get_cmap().name}" + ("" if digits is None else f" from {low:.{digits}f} to {high:.{digits}f}"
                                                   if abs(high) < 1e6 else "")]
     if not ax.yaxis_inverted():
         parts.append("first row at the bottom")
     masked = np.ma.getmaskarray(values)
     filled = values.filled(0)
-    if np.abs(filled.sum(1)[~masked.all(1)] - 1).max(initial=0) < 1e-2 and filled.min() >= 0:
+    if not masked.all() and np.abs(filled.sum(1)[~masked.all(1)] - 1).max() < 2e-3 and filled.min() >= 0:
         parts.append("each row sums to 1" if not masked.all(1).any() else "each row that is not masked sums to 1")
     if masked.any():
         same = (masked == masked[0]).all()

@@ -1,9 +1,7 @@
 """The course's figures: heatmaps and curves, shown together with a description of what was drawn."""
 import base64
 import io
-import math
 
-import matplotlib
 import numpy as np
 import seaborn
 import torch
@@ -45,12 +43,16 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
         except ValueError:
             raise ValueError(f"mask {tuple(np.shape(mask))} does not broadcast to matrices {tuple(np.shape(matrices))}") from None
         grid = np.ma.array(grid, mask=hidden)
+    shown = np.ma.compressed(grid)
+    if not np.isfinite(shown).all():
+        raise ValueError(f"matrices hold {int((~np.isfinite(shown)).sum())} values that are nan or infinite where nothing is "
+                         "masked; was a row filled with -inf only?")
     queries = _panel_labels(query_labels, n_queries, n_down * n_across, "query_labels", "rows")
     keys = _panel_labels(key_labels, n_keys, n_down * n_across, "key_labels", "columns")
     titles = _panel_titles(titles, n_down, n_across)
     # One scale for all panels: with a scale each, the colour bar would be wrong for all but the last.
-    vmin = min(0.0, float(grid.min())) if vmin is None else vmin
-    vmax = float(grid.max()) if vmax is None else vmax
+    vmin = min(0.0, float(shown.min(initial=0.0))) if vmin is None else vmin
+    vmax = float(shown.max()) if vmax is None and shown.size else 1.0 if vmax is None else vmax
     if annot is None:
         annot = n_queries * n_keys <= 36 and n_down * n_across <= 2
     figure = new_figure(figsize or _figsize(grid.shape, queries[0], keys[0], annot))
@@ -168,8 +170,8 @@ def _panel_labels(labels, n, panels, name, axis):
     """A list of n labels for each panel."""
     if labels is None:
         labels = [str(i) for i in range(n)]
-    shared = all(isinstance(label, str) for label in labels)
-    per_panel = [list(labels)] * panels if shared else [list(some) for some in labels]
+    shared = not any(isinstance(label, (list, tuple)) for label in labels)
+    per_panel = [[str(label) for label in some] for some in ([labels] * panels if shared else labels)]
     if len(per_panel) != panels or any(len(some) != n for some in per_panel):
         raise ValueError(f"{name} must be {n} labels, one for each of the {axis}, or {panels} such lists, one for each "
                          f"heatmap; got {labels!r}")

@@ -235,7 +235,14 @@ def save_readme_picture(notebook):
             (ROOT / "README.png").write_bytes(base64.b64decode(picture))
 
 
+def main(wanted):
+    numbers = {lesson.stem.split("_")[0]: lesson for lesson in lessons()}
+    unknown = [number for number in wanted if number not in numbers]
+    if unknown:
+        sys.exit(f"there is no lesson {', '.join(unknown)}; there are {', '.join(numbers)}")
+    for number in wanted or numbers:
+        build(numbers[number])
+
+
 if __name__ == "__main__":
-    for lesson in lessons():
-        if len(sys.argv) == 1 or lesson.stem.split("_")[0] in sys.argv[1:]:
-            build(lesson)
+    main(sys.argv[1:])
