@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from helpers import MultiHeadAttention, SelfAttention, SenseModel, train
+from helpers import MultiHeadAttention, SelfAttention, SenseModel, course, train
 from helpers.checks import self_attention as check
 from helpers.senses import (AMBIGUOUS, COMPANY, CUES, FOOD, HELD_OUT, INDEX, NOUNS, PEOPLE, TOKENS, UNCLEAR, Sentence, gloss,
                             make_sentences, read_nouns, sense_batches, sense_loss, to_ids)
@@ -235,7 +235,35 @@ def test_the_root_of_d_keeps_the_softmax_alive():
     assert raw == sorted(raw, reverse=True) and raw[-1][0] < 0.2 and raw[-1][1] < 0.1
 
 
-# ------------------------------------------------------------------ the exercise with many right answers
+# ------------------------------------------------------------------ the exercises
+@pytest.mark.parametrize("name, function, en, zh", [
+    ("scores", lambda X, W_q, W_k: X @ W_q @ (X @ W_k).T / 2, "In the case 3 tokens, all widths 3", "“3 个词元，宽度全是 3”"),
+    ("scores", lambda X, W_q, W_k: X[None] @ W_q @ (X @ W_k).T / math.sqrt(W_q.shape[1]), "the shape is (1, 3, 3)", "(1, 3, 3)"),
+    ("self_attention", lambda X, W_q, W_k, W_v, lens: F.scaled_dot_product_attention(X @ W_q, X @ W_k, X @ W_v) * 2,
+     "In the case 3 tokens", "“3 个词元"),
+    ("entropy", lambda weights: 1 - weights.square().sum(-1), "In the case three rows", "“三行”"),
+    ("another_row", lambda weights, values: weights[None], "In the case 5 keys, values of width 2", "“5 个键，值的宽度为 2”"),
+])
+def test_an_answer_that_no_mistake_explains_is_told_the_case_in_the_notebooks_language(name, function, en, zh):
+    exercise = getattr(check, f"{name}_exercise")
+    try:
+        for lang, words in (("en", en), ("zh", zh)):
+            course.start(lang)
+            assert words in exercise.verdict(function)
+    finally:
+        course.start("en")
+
+
+@pytest.mark.parametrize("name, function", [
+    ("scores", lambda X, W_q, W_k: torch.einsum("if,fd,jg,gd->ij", X, W_q, X, W_k) / W_q.shape[1] ** 0.5),
+    ("self_attention", lambda X, W_q, W_k, W_v, lens: F.scaled_dot_product_attention(
+        X @ W_q, X @ W_k, X @ W_v, attn_mask=(torch.arange(X.shape[1]) < lens[:, None])[:, None])),
+    ("entropy", lambda weights: torch.distributions.Categorical(probs=weights).entropy()),
+])
+def test_another_right_way_passes(name, function):
+    assert getattr(check, f"{name}_exercise").verdict(function).startswith("Right")
+
+
 def hand_made(weights, values):
     """Another right answer than the solution's: a mixture of rows found by least squares from a random start."""
     A = torch.cat([values.T, torch.ones(1, len(weights))]).double()

@@ -41,9 +41,11 @@ _WORKED = (torch.tensor([[1., 0., 1., 0.], [0., 1., 0., 1.], [1., 1., 0., 0.]]),
 scores_exercise = Exercise(
     right=_scores(),
     cases={
-        "3 tokens, all widths 3": (_numbers(3, 3), _numbers(3, 3, seed=1), _numbers(3, 3, seed=2)),
-        "the worked example": _WORKED,
-        "5 tokens, width 7, d_k = 3": (_numbers(5, 7, seed=3), _numbers(7, 3, seed=4), _numbers(7, 3, seed=5)),
+        ("3 tokens, all widths 3", "3 个词元，宽度全是 3"):
+            (_numbers(3, 3), _numbers(3, 3, seed=1), _numbers(3, 3, seed=2)),
+        ("the worked example", "正文里的例子"): _WORKED,
+        ("5 tokens, width 7, d_k = 3", "5 个词元，宽度 7，d_k = 3"):
+            (_numbers(5, 7, seed=3), _numbers(7, 3, seed=4), _numbers(7, 3, seed=5)),
     },
     mistakes={
         "raw X": Mistake(
@@ -109,10 +111,12 @@ def _attention(project=_rows, query="q", key="k", value="v", scale=lambda X, W_q
 self_attention_exercise = Exercise(
     right=_attention(),
     cases={
-        "3 tokens, all widths 3": (_numbers(2, 3, 3), _numbers(3, 3, seed=1), _numbers(3, 3, seed=2), _numbers(3, 3, seed=3),
-                                   torch.tensor([2, 3])),
-        "4 tokens, width 6, d_k = 2, d_v = 5": (_numbers(2, 4, 6, seed=4), _numbers(6, 2, seed=5), _numbers(6, 2, seed=6),
-                                                _numbers(6, 5, seed=7), torch.tensor([4, 1])),
+        ("3 tokens, all widths 3", "3 个词元，宽度全是 3"):
+            (_numbers(2, 3, 3), _numbers(3, 3, seed=1), _numbers(3, 3, seed=2), _numbers(3, 3, seed=3),
+             torch.tensor([2, 3])),
+        ("4 tokens, width 6, d_k = 2, d_v = 5", "4 个词元，宽度 6，d_k = 2，d_v = 5"):
+            (_numbers(2, 4, 6, seed=4), _numbers(6, 2, seed=5), _numbers(6, 2, seed=6), _numbers(6, 5, seed=7),
+             torch.tensor([4, 1])),
     },
     mistakes={
         "W_k for the queries": Mistake(
@@ -184,9 +188,9 @@ def _entropy(sign=-1, log=torch.log, dim=-1, mean=False, safe=True):
 entropy_exercise = Exercise(
     right=_entropy(),
     cases={
-        "three rows": (torch.softmax(_numbers(3, 5), dim=-1),),
-        "a batch, 2 x 3 x 4": (torch.softmax(2 * _numbers(2, 3, 4, seed=1), dim=-1),),
-        "a weight of exactly 0": (torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]),),
+        ("three rows", "三行"): (torch.softmax(_numbers(3, 5), dim=-1),),
+        ("a batch, 2 x 3 x 4", "一个批量，2 x 3 x 4"): (torch.softmax(2 * _numbers(2, 3, 4, seed=1), dim=-1),),
+        ("a weight of exactly 0", "有权重恰好为 0"): (torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]),),
     },
     mistakes={
         "no minus": Mistake(
@@ -240,16 +244,16 @@ class AnotherRow(Exercise):
         tried = [_try(function, arguments) for arguments in self.cases.values()]
         if all(outcome.result is None and outcome.error is None for outcome in tried):
             return super().verdict(function)
-        for (case, (weights, values)), outcome in zip(self.cases.items(), tried):
-            row = outcome.result
+        for (names, (weights, values)), outcome in zip(self.cases.items(), tried):
+            case, row = say(*names), outcome.result
             if outcome.error is not None:
                 return say(f"Not yet. In the case {case} your function stops with {outcome.error}",
-                           f"还不对。在 {case} 这种情形下，你的函数报错：{outcome.error}")
+                           f"还不对。在“{case}”这种情形下，你的函数报错：{outcome.error}")
             if not isinstance(row, torch.Tensor) or row.shape != weights.shape:
                 got = tuple(row.shape) if isinstance(row, torch.Tensor) else type(row).__name__
                 return say(f"Not yet. In the case {case} your function returns {got}; it should be a tensor of shape "
                            f"{tuple(weights.shape)}.",
-                           f"还不对。在 {case} 这种情形下，你的函数返回 {got}，应当是形状为 {tuple(weights.shape)} 的张量。")
+                           f"还不对。在“{case}”这种情形下，你的函数返回 {got}，应当是形状为 {tuple(weights.shape)} 的张量。")
             row, output = row.detach().double(), weights.double() @ values.double()
             broken = ("not a number" if not row.isfinite().all() else
                       "negative weight" if row.min() < -1e-6 else
@@ -269,10 +273,11 @@ class AnotherRow(Exercise):
 another_row_exercise = AnotherRow(
     right=_moved,
     cases={
-        "5 keys, values of width 2": (torch.tensor([0.24, 0.24, 0.24, 0.24, 0.04]),
-                                      torch.tensor([[2., 0.], [0., 2.], [2., 2.], [0., 0.], [1., 1.]])),
-        "5 keys, other values": (torch.softmax(_numbers(5), dim=0), _numbers(5, 2, seed=1)),
-        "6 keys, values of width 3": (torch.softmax(_numbers(6, seed=2), dim=0), _numbers(6, 3, seed=3)),
+        ("5 keys, values of width 2", "5 个键，值的宽度为 2"):
+            (torch.tensor([0.24, 0.24, 0.24, 0.24, 0.04]),
+             torch.tensor([[2., 0.], [0., 2.], [2., 2.], [0., 0.], [1., 1.]])),
+        ("5 keys, other values", "5 个键，换一组值"): (torch.softmax(_numbers(5), dim=0), _numbers(5, 2, seed=1)),
+        ("6 keys, values of width 3", "6 个键，值的宽度为 3"): (torch.softmax(_numbers(6, seed=2), dim=0), _numbers(6, 3, seed=3)),
     },
     mistakes={
         "not a number": Mistake(
