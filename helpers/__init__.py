@@ -6,6 +6,8 @@ from helpers.device import try_gpu
 from helpers.figures import draw_heatmaps, plot, show, show_heatmaps
 from helpers.graphs import show_graphs
 from helpers.multihead import MultiHeadAttention, transpose_output, transpose_qkv
+from helpers.self_attention import SelfAttention
+from helpers.senses import SenseModel
 from helpers.seq2seq import Encoder, Translator, grade_translations, translate, translation_loss
 from helpers.training import train
 
