@@ -7,28 +7,31 @@ from torch.nn import functional as F
 
 
 def attend_mask(scores, valid_lens=None, mask=None):
-    """Which keys each query may attend to: one Boolean tensor, True = may attend; None means all of them.
+    """Which keys each query may attend to: a Boolean tensor, True = may attend; None for all.
 
     scores: (batch, queries, keys) or (batch, heads, queries, keys).
-    valid_lens: (batch,) or (batch, queries). Only the first so many keys count; more than there are masks nothing.
-    mask: Boolean or integer, True or 1 = may attend. Its rank decides what it means: (batch, keys),
-        (batch, queries, keys) or (batch, heads, queries, keys); each axis but the keys may be 1.
-    Returns a tensor that broadcasts to scores; a key must be allowed by both. Raises ValueError for other shapes.
+    valid_lens: (batch,) or (batch, queries). Only so many keys count, from the first on; a
+        length beyond the number of keys masks nothing.
+    mask: Boolean or integer, True or 1 = may attend. Its rank decides what it means:
+        (batch, keys), (batch, queries, keys) or (batch, heads, queries, keys); each axis but
+        the keys may be 1.
+    Returns a tensor that broadcasts to scores; a key must be allowed by both. Raises
+    ValueError for other shapes.
     """
     check_masks(scores, valid_lens, mask)
 
-    def over_heads(allowed):                                             # the same for all heads, if there are any
+    def over_heads(allowed):                              # the same for all heads, if any
         return allowed[:, None] if allowed.ndim < scores.ndim else allowed
 
     from_lens = from_mask = None
     if valid_lens is not None:
-        lens = torch.as_tensor(valid_lens, device=scores.device)
-        lens = lens[:, None] if lens.ndim == 1 else lens                 # (batch, 1 or queries)
+        lens = torch.as_tensor(valid_lens).to(scores.device)
+        lens = lens[:, None] if lens.ndim == 1 else lens    # (batch, 1 or queries)
         positions = torch.arange(scores.shape[-1], device=scores.device)
-        from_lens = over_heads(positions < lens[..., None])              # (batch, 1 or queries, keys)
+        from_lens = over_heads(positions < lens[..., None])  # (batch, 1 or queries, keys)
     if mask is not None:
-        mask = torch.as_tensor(mask, device=scores.device).bool()
-        mask = mask[:, None] if mask.ndim == 2 else mask                 # (batch, 1 or queries, keys)
+        mask = torch.as_tensor(mask).to(scores.device).bool()
+        mask = mask[:, None] if mask.ndim == 2 else mask    # (batch, 1 or queries, keys)
         from_mask = over_heads(mask)
     if from_lens is None or from_mask is None:
         return from_mask if from_lens is None else from_lens
@@ -38,9 +41,11 @@ def attend_mask(scores, valid_lens=None, mask=None):
 def masked_softmax(X, valid_lens=None, mask=None):
     """Softmax over the last axis (the keys) in which masked keys get weight exactly 0.
 
-    X: scores, (batch, queries, keys) or (batch, heads, queries, keys), any floating-point type; not changed.
-    valid_lens, mask: see attend_mask. Returns weights of X's shape and type. Every row sums to 1; a row in which
-    no key may be attended to is all zeros, with zero gradients.
+    X: scores, (batch, queries, keys) or (batch, heads, queries, keys), of any floating-point
+        type; not changed.
+    valid_lens, mask: see attend_mask.
+    Returns weights of X's shape and type. Every row sums to 1; a row in which no key may be
+    attended to is all zeros, with zero gradients.
     """
     allowed = attend_mask(X, valid_lens, mask)
     if allowed is None:
@@ -51,12 +56,12 @@ def masked_softmax(X, valid_lens=None, mask=None):
 
 
 class Attention(nn.Module):
-    """Attention whatever the score: score every key, masked softmax, weighted sum of the values.
+    """Attention whatever the score: score the keys, masked softmax, weighted sum of values.
 
-    forward: queries (batch, queries, query_size), keys (batch, keys, key_size), values (batch, keys, value_size),
-    each with an axis for heads behind batch or without; valid_lens and mask as in attend_mask.
-    Returns (batch, queries, value_size). Afterwards attention_weights holds the weights, (batch, queries, keys),
-    as they were before dropout, detached.
+    forward: queries (batch, queries, query_size), keys (batch, keys, key_size), values
+    (batch, keys, value_size), each with an axis for heads behind batch or without;
+    valid_lens and mask as in attend_mask. Returns (batch, queries, value_size). Afterwards
+    attention_weights holds the weights (batch, queries, keys), before dropout, detached.
     """
     def __init__(self, dropout):
         super().__init__()
@@ -68,25 +73,29 @@ class Attention(nn.Module):
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         check_qkv(queries, keys, values)
-        scores = self.score(queries, keys)                               # (batch, queries, keys)
+        scores = self.score(queries, keys)                  # (batch, queries, keys)
         weights = masked_softmax(scores, valid_lens, mask)
         self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values                            # (batch, queries, value_size)
+        return self.dropout(weights) @ values               # (batch, queries, value_size)
 
 
 class DotProductAttention(Attention):
-    """Scaled dot product: a(q, k) = q . k / sqrt(d). Vaswani et al. 2017, section 3.2.1. No parameters."""
+    """Scaled dot product: a(q, k) = q . k / sqrt(d). It has no parameters.
+
+    Queries and keys must have the same width d. Vaswani et al. 2017, section 3.2.1.
+    """
     def score(self, queries, keys):
         check_width("keys", keys, queries.shape[-1], "the queries' width")
         d = queries.shape[-1]
-        # Queries are scaled, not scores: fewer numbers to divide, and half precision does not overflow.
-        return (queries / math.sqrt(d)) @ keys.transpose(-2, -1)         # (batch, queries, keys)
+        # Queries are scaled, not scores: fewer divisions, and half precision does not overflow.
+        return (queries / math.sqrt(d)) @ keys.transpose(-2, -1)  # (batch, queries, keys)
 
 
 class AdditiveAttention(Attention):
-    """Additive score: a(q, k) = w_v . tanh(W_q q + W_k k). Bahdanau et al. 2015, appendix A.1.2.
+    """Additive score: a(q, k) = tanh(q W_q + k W_k) w_v.
 
     key_size and query_size may differ; num_hiddens is the width in which they meet.
+    Bahdanau et al. 2015, appendix A.1.2.
     """
     def __init__(self, key_size, query_size, num_hiddens, dropout):
         super().__init__(dropout)
@@ -97,9 +106,9 @@ class AdditiveAttention(Attention):
     def score(self, queries, keys):
         check_width("queries", queries, self.W_q.in_features, "query_size")
         check_width("keys", keys, self.W_k.in_features, "key_size")
-        queries = self.W_q(queries).unsqueeze(-2)                        # (batch, queries, 1, num_hiddens)
-        keys = self.W_k(keys).unsqueeze(-3)                              # (batch, 1, keys, num_hiddens)
-        return self.w_v(torch.tanh(queries + keys)).squeeze(-1)          # (batch, queries, keys)
+        queries = self.W_q(queries).unsqueeze(-2)           # (batch, queries, 1, num_hiddens)
+        keys = self.W_k(keys).unsqueeze(-3)                 # (batch, 1, keys, num_hiddens)
+        return self.w_v(torch.tanh(queries + keys)).squeeze(-1)  # (batch, queries, keys)
 
 
 def check_qkv(queries, keys, values):
@@ -108,6 +117,9 @@ def check_qkv(queries, keys, values):
         if not isinstance(tensor, torch.Tensor) or tensor.ndim not in (3, 4):
             raise ValueError(f"{name} must be a tensor (batch, {name}, width), with an axis for heads behind batch or "
                              f"without; got {_what(tensor)}")
+        mixed = tensor.dtype != queries.dtype and not torch.is_autocast_enabled(tensor.device.type)
+        if mixed or not tensor.is_floating_point():
+            raise ValueError(f"{name} hold {tensor.dtype}, queries {queries.dtype}: all three need one floating-point type")
         if tensor.device != queries.device:
             raise ValueError(f"{name} are on {tensor.device}, queries on {queries.device}: move both to one device")
         if tensor.ndim != queries.ndim or tensor.shape[:-2] != queries.shape[:-2]:
@@ -136,14 +148,14 @@ def check_masks(scores, valid_lens, mask):
                          f"mask is given; got {_what(scores)}")
     batch, queries, keys = scores.shape[0], *scores.shape[-2:]
     if valid_lens is not None:
-        lens = torch.as_tensor(valid_lens)
+        lens = _as_tensor("valid_lens", valid_lens)
         if lens.dtype == torch.bool:
             raise ValueError("valid_lens counts keys, but is Boolean; pass it as mask=, where True = may attend")
         if tuple(lens.shape) not in ((batch,), (batch, queries)):
             raise ValueError(f"valid_lens must be (batch,) = ({batch},) or (batch, queries) = ({batch}, {queries}); "
                              f"got {_what(lens)}")
     if mask is not None:
-        mask = torch.as_tensor(mask)
+        mask = _as_tensor("mask", mask)
         if mask.is_floating_point() or mask.is_complex():
             raise ValueError(f"mask must be Boolean or integer, True or 1 = may attend; got {mask.dtype}. "
                              "For a mask of ones and zeros pass mask.bool()")
@@ -152,6 +164,13 @@ def check_masks(scores, valid_lens, mask):
                 got not in (1, want) for got, want in zip(mask.shape, full)):
             raise ValueError(f"mask must be (batch, keys) = ({batch}, {keys}), (batch, queries, keys) = "
                              f"({batch}, {queries}, {keys}) or the scores' shape {tuple(scores.shape)}; got {_what(mask)}")
+
+
+def _as_tensor(name, value):
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{name} must be a tensor or a list of numbers, got {value!r}") from error
 
 
 def _what(value):

@@ -1,6 +1,7 @@
 """Chinese in figures, on every machine."""
 import functools
 import importlib.util
+import warnings
 from pathlib import Path
 
 import matplotlib
@@ -31,5 +32,14 @@ def use_chinese():
     """Let matplotlib take from that font, glyph by glyph, what its usual one lacks. Other settings stay."""
     families = matplotlib.rcParams["font.family"]
     name = chinese_font()
-    if name is not None and name not in families:
+    if name is None:                                                     # one warning, below, says what to do
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+    elif name not in families:
         matplotlib.rcParams["font.family"] = [*families, name]
+
+
+def warn_where_missing(text):
+    """Say once how to get a font, if text has Chinese and no font has."""
+    if chinese_font() is None and any("\u4e00" <= character <= "\u9fff" for character in text):
+        warnings.warn("no font with Chinese was found, so Chinese labels are drawn as boxes; install one: "
+                      "python -m pip install noto-cjk-sans-otc", stacklevel=2)

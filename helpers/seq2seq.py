@@ -10,8 +10,10 @@ from helpers.translation import BOS_ID, PAD_ID, to_batch
 class Encoder(nn.Module):
     """Reads the source in both directions: one state for each token.
 
-    The state adds a view of the token itself to what the GRU remembers of its neighbours; dropout on the GRU's part
-    keeps the model from hiding a token's meaning in a neighbour's state.
+    The state adds a view of the token itself to what the GRU remembers of its neighbours;
+    dropout on the GRU's part keeps the model from hiding a meaning in a neighbour's state.
+    forward: source ids (batch, n), lengths (batch,). Returns the states, (batch, n,
+    num_hiddens), and the last one of both directions, (batch, num_hiddens).
     """
     def __init__(self, vocab_size, embed_size, num_hiddens, dropout=0.5):
         super().__init__()
@@ -21,19 +23,21 @@ class Encoder(nn.Module):
         self.direct = nn.Linear(embed_size, num_hiddens)
 
     def forward(self, source, valid_lens):
-        X = self.embedding(source)                                       # (batch, n, embed_size)
-        packed = pack_padded_sequence(X, valid_lens.cpu(), batch_first=True, enforce_sorted=False)
-        states, last = self.rnn(packed)                                  # last: (2, batch, num_hiddens / 2)
-        states, _ = pad_packed_sequence(states, batch_first=True, total_length=source.shape[1])
-        states = self.dropout(states) + self.direct(X)                   # (batch, n, num_hiddens)
-        return states, torch.cat([last[0], last[1]], dim=-1)             # and (batch, num_hiddens)
+        X = self.embedding(source)                          # (batch, n, embed_size)
+        packed = pack_padded_sequence(X, valid_lens.cpu(), batch_first=True,
+                                      enforce_sorted=False)
+        states, last = self.rnn(packed)                     # last: (2, batch, num_hiddens / 2)
+        states, _ = pad_packed_sequence(states, batch_first=True,
+                                        total_length=source.shape[1])
+        states = self.dropout(states) + self.direct(X)      # (batch, n, num_hiddens)
+        return states, torch.cat([last[0], last[1]], dim=-1)  # and (batch, num_hiddens)
 
 
 class Translator(nn.Module):
-    """Encoder, GRU decoder, and between them the attention that is passed in; None for a model without.
+    """Encoder, GRU decoder, and between them the attention that is passed in, or None.
 
-    The query for target token t is the decoder's state before it writes t; keys and values are the encoder's states.
-    Luong et al. 2015, section 3.
+    The query for target token t is the decoder's state before it writes t; keys and values
+    are the encoder's states. After Luong et al. 2015, section 3.
     """
     def __init__(self, source_size, target_size, attention, embed_size=48, num_hiddens=64):
         super().__init__()
@@ -44,11 +48,11 @@ class Translator(nn.Module):
         self.output = nn.Linear(num_hiddens * (1 if attention is None else 2), target_size)
 
     def decode(self, target, state, sources, valid_lens):
-        """Scores of the token after each of target, (batch, m, target_size), and the decoder's last state."""
-        queries, state = self.rnn(self.embedding(target), state)         # (batch, m, num_hiddens)
+        """Logits of the token after each of target (batch, m), and the decoder's last state."""
+        queries, state = self.rnn(self.embedding(target), state)  # (batch, m, num_hiddens)
         if self.attention is None:
             return self.output(queries), state
-        context = self.attention(queries, sources, sources, valid_lens)  # (batch, m, num_hiddens)
+        context = self.attention(queries, sources, sources, valid_lens)  # like queries
         return self.output(torch.cat([queries, context], dim=-1)), state
 
     def forward(self, source, valid_lens, target):
@@ -61,30 +65,30 @@ def translation_loss(model, batch):
     """Mean cross-entropy for each target token, given the true ones before it (teacher forcing)."""
     source, valid_lens, target = batch
     before = torch.cat([torch.full_like(target[:, :1], BOS_ID), target[:, :-1]], dim=1)
-    scores = model(source, valid_lens, before)                           # (batch, m, target_size)
-    return F.cross_entropy(scores.flatten(0, 1), target.flatten(), ignore_index=PAD_ID)
+    logits = model(source, valid_lens, before)              # (batch, m, target_size)
+    return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD_ID)
 
 
 @torch.no_grad()
 def translate(model, source, valid_lens, max_len=12):
-    """Write the likeliest token, then the next, max_len times; what comes after <eos> means nothing.
+    """Write the likeliest token, then the next, max_len times; ignore what follows <eos>.
 
-    Returns target ids (batch, max_len) and the attention weights (batch, max_len, n): what the model read for each
-    token; None for a model without attention.
+    model: a Translator in eval mode. Returns target ids (batch, max_len) and the attention
+    weights (batch, max_len, n), what it read for each token; None without attention.
     """
     sources, last = model.encoder(source, valid_lens)
     state, token = last[None], torch.full_like(source[:, :1], BOS_ID)
     written, weights = [], []
     for _ in range(max_len):
-        scores, state = model.decode(token, state, sources, valid_lens)  # (batch, 1, target_size)
-        token = scores.argmax(dim=-1)                                    # (batch, 1)
+        logits, state = model.decode(token, state, sources, valid_lens)
+        token = logits.argmax(dim=-1)                       # (batch, 1)
         written.append(token)
         if model.attention is not None:
-            weights.append(model.attention.attention_weights)            # (batch, 1, n)
+            weights.append(model.attention.attention_weights)  # (batch, 1, n)
     return torch.cat(written, dim=1), torch.cat(weights, dim=1) if weights else None
 
 
-def score_translations(model, pairs, device=None):
+def grade_translations(model, pairs, device=None):
     """Greedy translation of the pairs against the truth: (exact match, alignment accuracy), both from 0 to 1.
 
     Alignment accuracy is the share of French words, <eos> aside, whose strongest key is the English word that says the
@@ -95,6 +99,6 @@ def score_translations(model, pairs, device=None):
     exact = ((written == target) | (target == PAD_ID)).all(dim=1).float().mean().item()
     if weights is None:
         return exact, None
-    strongest = weights.argmax(dim=-1).tolist()                          # (batch, m)
+    strongest = weights.argmax(dim=-1).tolist()             # (batch, m)
     hits = [row[t] == english for row, pair in zip(strongest, pairs) for t, english in enumerate(pair.alignment[:-1])]
     return exact, sum(hits) / len(hits)

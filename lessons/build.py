@@ -3,6 +3,7 @@
 A lesson is a jupytext MyST notebook in both languages; notebooks/ gets its English edition, notebooks/zh/ the Chinese.
 See "How a lesson is written" in README.md for what a lesson may contain.
 """
+import base64
 import copy
 import hashlib
 import inspect
@@ -97,7 +98,7 @@ def edition(path, lang):
         if cell.metadata.pop("lang", lang) != lang:
             continue
         if cell.cell_type == "markdown":
-            cell.source = cell.source.replace("[[course map]]", course_map(path, lang))
+            cell.source = joined(cell.source).replace("[[course map]]", course_map(path, lang))
         elif "solution" in cell.metadata.get("tags", []):
             cell = folded(cell, lang)
         elif cell.source == "#@setup":
@@ -109,6 +110,12 @@ def edition(path, lang):
     if badge:
         notebook.cells[0].source = badge + "\n\n" + notebook.cells[0].source
     return notebook
+
+
+def joined(text):
+    """Without line breaks between Chinese characters: a page would show each of them as a space."""
+    chinese = "[\u2014\u2018-\u201d\u2026\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]"
+    return re.sub(f"(?<={chinese})\n(?=[*]*{chinese})|(?<={chinese}[*])\n(?={chinese})", "", text)
 
 
 def saved_source(name):
@@ -160,8 +167,9 @@ def setup_code(needs, lang):
     import importlib.util, subprocess, sys
     needs = {wanted}
     missing = [needs[name] for name in needs if importlib.util.find_spec(name) is None]
-    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "{project()['name']} @ git+{repository()}@{BRANCH}"]
-    done = subprocess.run(pip + missing, capture_output=True, text=True)
+    package = "{project()['name']} @ git+{repository()}@{BRANCH}"
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", package, *missing]
+    done = subprocess.run(pip, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
     sys.modules.pop("helpers", None)
@@ -169,11 +177,11 @@ def setup_code(needs, lang):
     from helpers import course'''
     else:
         otherwise = '''\
-    raise ImportError("the course's helpers are not installed: in the course's folder, run "
+    raise ImportError("the course is not installed: in its folder, run "
                       "python -m pip install -r requirements.txt") from None'''
     return f'''\
-# Set-up. Where the course is installed, this cell only chooses the language of the hints. In Colab, or where a notebook
-# stands alone, it installs the course's helpers and what is missing, and leaves alone what is there.
+# Set-up. Where the course is installed, this only chooses the language of the hints. In Colab,
+# or where a notebook stands alone, it installs what is missing and leaves alone what is there.
 try:
     from helpers import course
 except ImportError:
@@ -216,9 +224,25 @@ def build(path):
         with notebook_path(path, lang).open("w", encoding="utf-8", newline="\n") as file:
             nbformat.write(notebook, file)
         print(notebook_path(path, lang).relative_to(ROOT), flush=True)
+        save_readme_picture(notebook)
+
+
+def save_readme_picture(notebook):
+    """The figure of the cell tagged `readme` is the picture in README."""
+    for cell in notebook.cells:
+        if "readme" in cell.metadata.get("tags", []):
+            picture = next(output.data["image/png"] for output in cell.outputs if "image/png" in output.get("data", {}))
+            (ROOT / "README.png").write_bytes(base64.b64decode(picture))
+
+
+def main(wanted):
+    numbers = {lesson.stem.split("_")[0]: lesson for lesson in lessons()}
+    unknown = [number for number in wanted if number not in numbers]
+    if unknown:
+        sys.exit(f"there is no lesson {', '.join(unknown)}; there are {', '.join(numbers)}")
+    for number in wanted or numbers:
+        build(numbers[number])
 
 
 if __name__ == "__main__":
-    for lesson in lessons():
-        if len(sys.argv) == 1 or lesson.stem.split("_")[0] in sys.argv[1:]:
-            build(lesson)
+    main(sys.argv[1:])
