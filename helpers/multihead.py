@@ -7,16 +7,25 @@ from helpers.attention import DotProductAttention, attend_mask, check_qkv, check
 
 
 def transpose_qkv(X, num_heads):
-    """Give each head its columns: (batch, n, num_hiddens) -> (batch * num_heads, n, num_hiddens / num_heads)."""
+    """Give each head its columns: (batch, n, num_hiddens) -> (batch * num_heads, n, num_hiddens / num_heads).
+
+    Head 0 gets the first columns, head 1 the next, and so on; the heads of one example come one after the other.
+    Raises ValueError where num_hiddens is no multiple of num_heads.
+    """
     check_heads(X.shape[-1], num_heads)
-    X = X.reshape(*X.shape[:2], num_heads, X.shape[2] // num_heads)      # (batch, n, heads, width of a head)
-    return X.permute(0, 2, 1, 3).flatten(0, 1)                           # an example for each head
+    X = X.unflatten(-1, (num_heads, -1))                                 # (batch, n, heads, width of a head)
+    X = X.permute(0, 2, 1, 3)                                            # (batch, heads, n, width of a head)
+    return X.flatten(0, 1)                                               # (batch * heads, n, width of a head)
 
 
 def transpose_output(X, num_heads):
     """Undo transpose_qkv: (batch * num_heads, n, width of a head) -> (batch, n, num_hiddens)."""
-    X = X.unflatten(0, (X.shape[0] // num_heads, num_heads))             # (batch, heads, n, width of a head)
-    return X.permute(0, 2, 1, 3).flatten(2)                              # heads side by side again
+    if num_heads < 1 or X.shape[0] % num_heads:
+        raise ValueError(f"X {tuple(X.shape)} must start with batch * num_heads; {X.shape[0]} is no multiple of "
+                         f"num_heads {num_heads}")
+    X = X.unflatten(0, (-1, num_heads))                                  # (batch, heads, n, width of a head)
+    X = X.permute(0, 2, 1, 3)                                            # (batch, n, heads, width of a head)
+    return X.flatten(2)                                                  # (batch, n, num_hiddens): heads side by side
 
 
 class MultiHeadAttention(nn.Module):
@@ -77,7 +86,11 @@ def fused_attention(queries, keys, values, mask=None, dropout=0.0):
 
 
 def check_heads(num_hiddens, num_heads):
-    """Refuse a width that cannot be shared out evenly."""
-    if num_heads < 1 or num_hiddens % num_heads:
-        raise ValueError(f"num_hiddens {num_hiddens} cannot be shared evenly by num_heads {num_heads}; "
-                         f"choose a multiple of the number of heads")
+    """Refuse a width that the heads cannot share evenly."""
+    if num_heads < 1:
+        raise ValueError(f"num_heads must be at least 1, got {num_heads}")
+    if num_hiddens % num_heads:
+        below = num_hiddens // num_heads * num_heads
+        near = f"{below} or {below + num_heads}" if below else f"{num_heads}"
+        raise ValueError(f"num_hiddens must be a multiple of num_heads, so that all heads are equally wide: {num_hiddens} "
+                         f"is no multiple of {num_heads}, {near} would do")
