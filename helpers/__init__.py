@@ -4,6 +4,9 @@ from helpers.descriptions import describe
 from helpers.device import try_gpu
 from helpers.figures import draw_heatmaps, plot, show, show_heatmaps
 from helpers.multihead import MultiHeadAttention, transpose_output, transpose_qkv
+from helpers.order import OrderModel
+from helpers.positions import (ALiBiAttention, LearnedPositionalEncoding, PositionalEncoding, RotaryAttention,
+                               alibi_slopes, position_angles, rotate)
 from helpers.seq2seq import Encoder, Translator, score_translations, translate, translation_loss
 from helpers.training import train
 
