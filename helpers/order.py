@@ -80,7 +80,8 @@ class OrderModel(nn.Module):
         elif encoding == "ALiBi":
             self.attention.attention = ALiBiAttention(slopes, dropout=0.0)
         elif encoding != "none":
-            raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}; got {encoding!r}")
+            known = ", ".join(ENCODINGS)
+            raise ValueError(f"encoding must be one of {known}; got {encoding!r}")
         self.feed_forward = nn.Sequential(nn.Linear(num_hiddens, 2 * num_hiddens), nn.ReLU(),
                                           nn.Linear(2 * num_hiddens, num_hiddens))
         self.output = nn.Linear(num_hiddens, num_outputs)
