@@ -13,6 +13,8 @@ build: .venv/installed
 	$(PY) lessons/build.py
 
 .venv/installed: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \
+	  { echo "Python 3.10 to 3.13 is needed: make $(MAKECMDGOALS) PYTHON=python3.12, or another one of yours"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install --quiet --upgrade pip
 	$(PY) -m pip install --quiet -r requirements.txt

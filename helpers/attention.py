@@ -25,12 +25,12 @@ def attend_mask(scores, valid_lens=None, mask=None):
 
     from_lens = from_mask = None
     if valid_lens is not None:
-        lens = torch.as_tensor(valid_lens, device=scores.device)
+        lens = torch.as_tensor(valid_lens).to(scores.device)
         lens = lens[:, None] if lens.ndim == 1 else lens    # (batch, 1 or queries)
         positions = torch.arange(scores.shape[-1], device=scores.device)
         from_lens = over_heads(positions < lens[..., None])  # (batch, 1 or queries, keys)
     if mask is not None:
-        mask = torch.as_tensor(mask, device=scores.device).bool()
+        mask = torch.as_tensor(mask).to(scores.device).bool()
         mask = mask[:, None] if mask.ndim == 2 else mask    # (batch, 1 or queries, keys)
         from_mask = over_heads(mask)
     if from_lens is None or from_mask is None:
@@ -92,7 +92,7 @@ class DotProductAttention(Attention):
 
 
 class AdditiveAttention(Attention):
-    """Additive score: a(q, k) = w_v . tanh(W_q q + W_k k).
+    """Additive score: a(q, k) = tanh(q W_q + k W_k) w_v.
 
     key_size and query_size may differ; num_hiddens is the width in which they meet.
     Bahdanau et al. 2015, appendix A.1.2.
@@ -117,6 +117,9 @@ def check_qkv(queries, keys, values):
         if not isinstance(tensor, torch.Tensor) or tensor.ndim not in (3, 4):
             raise ValueError(f"{name} must be a tensor (batch, {name}, width), with an axis for heads behind batch or "
                              f"without; got {_what(tensor)}")
+        mixed = tensor.dtype != queries.dtype and not torch.is_autocast_enabled(tensor.device.type)
+        if mixed or not tensor.is_floating_point():
+            raise ValueError(f"{name} hold {tensor.dtype}, queries {queries.dtype}: all three need one floating-point type")
         if tensor.device != queries.device:
             raise ValueError(f"{name} are on {tensor.device}, queries on {queries.device}: move both to one device")
         if tensor.ndim != queries.ndim or tensor.shape[:-2] != queries.shape[:-2]:
@@ -145,14 +148,14 @@ def check_masks(scores, valid_lens, mask):
                          f"mask is given; got {_what(scores)}")
     batch, queries, keys = scores.shape[0], *scores.shape[-2:]
     if valid_lens is not None:
-        lens = torch.as_tensor(valid_lens)
+        lens = _as_tensor("valid_lens", valid_lens)
         if lens.dtype == torch.bool:
             raise ValueError("valid_lens counts keys, but is Boolean; pass it as mask=, where True = may attend")
         if tuple(lens.shape) not in ((batch,), (batch, queries)):
             raise ValueError(f"valid_lens must be (batch,) = ({batch},) or (batch, queries) = ({batch}, {queries}); "
                              f"got {_what(lens)}")
     if mask is not None:
-        mask = torch.as_tensor(mask)
+        mask = _as_tensor("mask", mask)
         if mask.is_floating_point() or mask.is_complex():
             raise ValueError(f"mask must be Boolean or integer, True or 1 = may attend; got {mask.dtype}. "
                              "For a mask of ones and zeros pass mask.bool()")
@@ -161,6 +164,13 @@ def check_masks(scores, valid_lens, mask):
                 got not in (1, want) for got, want in zip(mask.shape, full)):
             raise ValueError(f"mask must be (batch, keys) = ({batch}, {keys}), (batch, queries, keys) = "
                              f"({batch}, {queries}, {keys}) or the scores' shape {tuple(scores.shape)}; got {_what(mask)}")
+
+
+def _as_tensor(name, value):
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{name} must be a tensor or a list of numbers, got {value!r}") from error
 
 
 def _what(value):

@@ -4,13 +4,15 @@ language = "en"
 
 
 def start(lang):
-    """Begin a notebook: hints in its language ("en" or "zh"), and a description for every figure."""
+    """Begin a notebook: hints in its language ("en" or "zh"), Chinese and a description in every figure."""
     global language
     if lang not in ("en", "zh"):
         raise ValueError(f'lang must be "en" or "zh", got {lang!r}')
     language = lang
     from helpers.figures import describe_plain_figures
+    from helpers.fonts import use_chinese
     describe_plain_figures()
+    use_chinese()
 
 
 def say(en, zh):

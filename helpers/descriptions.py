@@ -12,7 +12,8 @@ def describe(figure, digits=2, rows=None):
 
     digits: round values to so many places. None leaves out every value, for trained models, whose digits differ
         between machines, and says facts only.
-    rows: labels of the heatmap rows whose strongest key is to be named; None names all, [] none.
+    rows: labels of the heatmap rows whose strongest key is to be named, and of the lines of which is said, without
+        digits, whether they end higher or lower; None means all, [] none.
     """
     return "\n".join(text for ax in figure.axes if ax.get_label() != "<colorbar>"
                      for text in _axes(ax, digits, rows)) or "an empty figure"
@@ -20,12 +21,12 @@ def describe(figure, digits=2, rows=None):
 
 def rounded(values, digits):
     """Round so that exact ties (1/8, 1/16) fall on one side on every machine."""
-    return np.floor(np.asarray(values, dtype=float) * 10**digits + 0.53) / 10**digits + 0.0
+    return np.floor(np.asarray(values, dtype=float) * 10**digits + 0.501) / 10**digits + 0.0
 
 
 def _axes(ax, digits, rows):
     meshes = [c for c in ax.collections if isinstance(c, QuadMesh)] + list(ax.images)
-    title = f' "{ax.get_title()}"' if ax.get_title() else ""
+    title = _quoted(ax.get_title())
     for mesh in meshes:
         yield f"heatmap{title}: " + _heatmap(ax, mesh, digits, rows)
     lines = [line for line in ax.lines if len(line.get_xdata())]
@@ -36,7 +37,8 @@ def _axes(ax, digits, rows):
                      if axis.get_scale() == "log")
     yield f'plot{title}: across "{ax.get_xlabel()}", up "{ax.get_ylabel()}"{scales}'
     for line in lines:
-        yield f"  line {_name(line)}: {_curve(*line.get_data(), digits)}"
+        trend = rows is None or line.get_label() in rows
+        yield f"  line {_name(line)}: {_curve(*line.get_data(), digits, trend)}"
     for cloud in points:
         x, y = np.asarray(cloud.get_offsets(), dtype=float).T
         yield f"  points {_name(cloud)}: {_curve(x, y, digits)}"
@@ -48,6 +50,10 @@ def _axes(ax, digits, rows):
         yield "  words: " + " | ".join(text.get_text() for text in ax.texts)
 
 
+def _quoted(text):
+    return f' "{text}"' if text else ""
+
+
 def _name(artist):
     return "without a name" if str(artist.get_label()).startswith("_") else f'"{artist.get_label()}"'
 
@@ -56,8 +62,10 @@ def _numbers(values, digits):
     return " ".join(f"{value:.{digits}f}" for value in rounded(values, digits))
 
 
-def _curve(x, y, digits):
+def _curve(x, y, digits, trend=True):
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if digits is None and not trend:
+        return f"{len(y)} values"
     if digits is None:
         return f"{len(y)} values, " + ("ends higher" if y[-1] > y[0] else "ends lower" if y[-1] < y[0] else "ends level")
     if len(y) <= 12:
@@ -72,15 +80,15 @@ def _heatmap(ax, mesh, digits, rows):
     values = values.reshape(values.shape[0], -1)
     down, across = _labels(ax.get_yticklabels(), values.shape[0]), _labels(ax.get_xticklabels(), values.shape[1])
     low, high = mesh.get_clim()
-    parts = [f'{values.shape[0]} x {values.shape[1]}, down "{ax.get_ylabel()}" {" | ".join(down)}, '
-             f'across "{ax.get_xlabel()}" {" | ".join(across)}',
+    parts = [f"{values.shape[0]} x {values.shape[1]}, down{_quoted(ax.get_ylabel())} {' | '.join(down)}, "
+             f"across{_quoted(ax.get_xlabel())} {' | '.join(across)}",
              f"colours {mesh.get_cmap().name}" + ("" if digits is None else f" from {low:.{digits}f} to {high:.{digits}f}"
                                                   if abs(high) < 1e6 else "")]
     if not ax.yaxis_inverted():
         parts.append("first row at the bottom")
     masked = np.ma.getmaskarray(values)
     filled = values.filled(0)
-    if np.abs(filled.sum(1)[~masked.all(1)] - 1).max(initial=0) < 1e-2 and filled.min() >= 0:
+    if not masked.all() and np.abs(filled.sum(1)[~masked.all(1)] - 1).max() < 2e-3 and filled.min() >= 0:
         parts.append("each row sums to 1" if not masked.all(1).any() else "each row that is not masked sums to 1")
     if masked.any():
         same = (masked == masked[0]).all()

@@ -1,13 +1,12 @@
 """The course's figures: heatmaps and curves, shown together with a description of what was drawn."""
 import base64
 import io
-import math
 
-import matplotlib
 import numpy as np
 import seaborn
 import torch
 from matplotlib.figure import Figure
+from PIL import Image
 
 from helpers import fonts
 from helpers.descriptions import describe
@@ -44,12 +43,16 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
         except ValueError:
             raise ValueError(f"mask {tuple(np.shape(mask))} does not broadcast to matrices {tuple(np.shape(matrices))}") from None
         grid = np.ma.array(grid, mask=hidden)
+    shown = np.ma.compressed(grid)
+    if not np.isfinite(shown).all():
+        raise ValueError(f"matrices hold {int((~np.isfinite(shown)).sum())} values that are nan or infinite where nothing is "
+                         "masked; was a row filled with -inf only?")
     queries = _panel_labels(query_labels, n_queries, n_down * n_across, "query_labels", "rows")
     keys = _panel_labels(key_labels, n_keys, n_down * n_across, "key_labels", "columns")
     titles = _panel_titles(titles, n_down, n_across)
     # One scale for all panels: with a scale each, the colour bar would be wrong for all but the last.
-    vmin = min(0.0, float(grid.min())) if vmin is None else vmin
-    vmax = float(grid.max()) if vmax is None else vmax
+    vmin = min(0.0, float(shown.min(initial=0.0))) if vmin is None else vmin
+    vmax = float(shown.max()) if vmax is None and shown.size else 1.0 if vmax is None else vmax
     if annot is None:
         annot = n_queries * n_keys <= 36 and n_down * n_across <= 2
     figure = new_figure(figsize or _figsize(grid.shape, queries[0], keys[0], annot))
@@ -63,7 +66,11 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
                         linecolor="white", xticklabels=keys[panel], yticklabels=queries[panel])
         ax.set_title(titles[panel], fontsize=10)
         ax.tick_params(labelsize=9, length=0)
-        ax.tick_params(axis="x", rotation=45 if max(map(len, keys[panel])) > 2 else 0)
+        if max(map(len, keys[panel])) > 2:                               # slanted, each label ending at its own column
+            for label in ax.get_xticklabels():
+                label.set(rotation=45, ha="right", rotation_mode="anchor")
+        else:
+            ax.tick_params(axis="x", rotation=0)
         ax.tick_params(axis="y", rotation=0)
         if ax.get_subplotspec().is_last_row():
             ax.set_xlabel(xlabel)
@@ -74,10 +81,10 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
 
 
 def plot(X, Y=None, xlabel="", ylabel="", legend=None, xscale="linear", yscale="linear", figsize=(4.5, 3), *,
-         markers="", digits=2):
+         markers="", digits=2, rows=None):
     """Show curves. X: x values, or a list of them, one for each curve. Y: likewise; without Y, X are the y values.
 
-    legend: a name for each curve. digits: see helpers.describe; None where values differ between machines.
+    legend: a name for each curve. digits, rows: see helpers.describe; None and [] where curves differ between machines.
     """
     curves = _curves(X if Y is None else Y)
     xs = [range(len(curve)) for curve in curves] if Y is None else _curves(X)
@@ -96,7 +103,7 @@ def plot(X, Y=None, xlabel="", ylabel="", legend=None, xscale="linear", yscale="
     ax.grid(alpha=0.3)
     if legend is not None:
         ax.legend(fontsize=9)
-    show(figure, digits)
+    show(figure, digits, rows)
 
 
 def new_figure(figsize):
@@ -124,8 +131,10 @@ def bundle(figure, digits=2, rows=None):
     """What a front end gets of a Figure: the PNG and its description, and the description as alternative text."""
     text = describe(figure, digits, rows)
     fonts.warn_where_missing(text)
-    png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=2 * PIXELS_PER_INCH, metadata={"Software": None})
+    drawn, png = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=2 * PIXELS_PER_INCH)
+    # 256 colours do for a figure, in a third of the bytes: a notebook must stay small enough for a preview.
+    Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(png, format="png", optimize=True)
     width, height = (round(inches * PIXELS_PER_INCH) for inches in figure.get_size_inches())
     return ({"image/png": base64.b64encode(png.getvalue()).decode(), "text/plain": text},
             {"image/png": {"width": width, "height": height, "alt": text}})
@@ -161,8 +170,8 @@ def _panel_labels(labels, n, panels, name, axis):
     """A list of n labels for each panel."""
     if labels is None:
         labels = [str(i) for i in range(n)]
-    shared = all(isinstance(label, str) for label in labels)
-    per_panel = [list(labels)] * panels if shared else [list(some) for some in labels]
+    shared = not any(isinstance(label, (list, tuple)) for label in labels)
+    per_panel = [[str(label) for label in some] for some in ([labels] * panels if shared else labels)]
     if len(per_panel) != panels or any(len(some) != n for some in per_panel):
         raise ValueError(f"{name} must be {n} labels, one for each of the {axis}, or {panels} such lists, one for each "
                          f"heatmap; got {labels!r}")

@@ -132,7 +132,7 @@ def show_results(results, digits=2):
     results: as stored_results returns them. digits: see helpers.describe; None for what was trained just now.
     """
     lengths, tasks = results["lengths"], results["accuracy"]
-    figure = new_figure((2.15 * len(tasks) + 1.35, 2.4))
+    figure = new_figure((2.5 * len(tasks) + 1.4, 2.8))
     axes = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
     for ax, (task, by_encoding) in zip(axes, tasks.items()):
         ax.axvline(results["trained_at"], color="0.8", linewidth=5, zorder=0, label="trained at")

@@ -48,7 +48,7 @@ class Translator(nn.Module):
         self.output = nn.Linear(num_hiddens * (1 if attention is None else 2), target_size)
 
     def decode(self, target, state, sources, valid_lens):
-        """Scores of the token after each of target (batch, m), and the decoder's last state."""
+        """Logits of the token after each of target (batch, m), and the decoder's last state."""
         queries, state = self.rnn(self.embedding(target), state)  # (batch, m, num_hiddens)
         if self.attention is None:
             return self.output(queries), state
@@ -65,30 +65,30 @@ def translation_loss(model, batch):
     """Mean cross-entropy for each target token, given the true ones before it (teacher forcing)."""
     source, valid_lens, target = batch
     before = torch.cat([torch.full_like(target[:, :1], BOS_ID), target[:, :-1]], dim=1)
-    scores = model(source, valid_lens, before)              # (batch, m, target_size)
-    return F.cross_entropy(scores.flatten(0, 1), target.flatten(), ignore_index=PAD_ID)
+    logits = model(source, valid_lens, before)              # (batch, m, target_size)
+    return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD_ID)
 
 
 @torch.no_grad()
 def translate(model, source, valid_lens, max_len=12):
     """Write the likeliest token, then the next, max_len times; ignore what follows <eos>.
 
-    Returns target ids (batch, max_len) and the attention weights (batch, max_len, n): what
-    the model read for each token; None for a model without attention.
+    model: a Translator in eval mode. Returns target ids (batch, max_len) and the attention
+    weights (batch, max_len, n), what it read for each token; None without attention.
     """
     sources, last = model.encoder(source, valid_lens)
     state, token = last[None], torch.full_like(source[:, :1], BOS_ID)
     written, weights = [], []
     for _ in range(max_len):
-        scores, state = model.decode(token, state, sources, valid_lens)
-        token = scores.argmax(dim=-1)                       # (batch, 1)
+        logits, state = model.decode(token, state, sources, valid_lens)
+        token = logits.argmax(dim=-1)                       # (batch, 1)
         written.append(token)
         if model.attention is not None:
             weights.append(model.attention.attention_weights)  # (batch, 1, n)
     return torch.cat(written, dim=1), torch.cat(weights, dim=1) if weights else None
 
 
-def score_translations(model, pairs, device=None):
+def grade_translations(model, pairs, device=None):
     """Greedy translation of the pairs against the truth: (exact match, alignment accuracy), both from 0 to 1.
 
     Alignment accuracy is the share of French words, <eos> aside, whose strongest key is the English word that says the

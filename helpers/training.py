@@ -13,7 +13,7 @@ def train(model, loss, batches, steps, lr, weight_decay=0.0, one_cycle=True):
 
     loss: a function of (model, batch) that returns a scalar tensor. batches: an iterable of at least `steps` batches.
     lr: the learning rate of AdamW; with one_cycle the highest one, reached after 30 % of the steps (Smith and Topin
-    2018), else constant. Gradients are clipped at norm 1. Afterwards the model is in eval mode.
+    2018), else constant. Gradients are clipped at norm 1. Afterwards, and after an interruption, the model is in eval mode.
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
@@ -21,18 +21,20 @@ def train(model, loss, batches, steps, lr, weight_decay=0.0, one_cycle=True):
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=steps) if one_cycle else None
     model.train()
     losses = []
-    with one_thread(), progress(steps) as bar:
-        for batch in itertools.islice(batches, steps):
-            value = loss(model, batch)
-            optimizer.zero_grad()
-            value.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            if schedule is not None:
-                schedule.step()
-            losses.append(value.detach())
-            bar.advance(value)
-    model.eval()
+    try:
+        with one_thread(), progress(steps) as bar:
+            for batch in itertools.islice(batches, steps):
+                value = loss(model, batch)
+                optimizer.zero_grad()
+                value.backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                if schedule is not None:
+                    schedule.step()
+                losses.append(value.detach())
+                bar.advance(value)
+    finally:
+        model.eval()                                                     # after an interruption, too
     if len(losses) < steps:
         raise ValueError(f"batches ended after {len(losses)} of {steps} steps")
     return torch.stack(losses).tolist()

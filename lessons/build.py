@@ -167,8 +167,8 @@ def setup_code(needs, lang):
     import importlib.util, subprocess, sys
     needs = {wanted}
     missing = [needs[name] for name in needs if importlib.util.find_spec(name) is None]
-    course = "{project()['name']} @ git+{repository()}@{BRANCH}"
-    pip = [sys.executable, "-m", "pip", "install", "--no-deps", course, *missing]
+    package = "{project()['name']} @ git+{repository()}@{BRANCH}"
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", package, *missing]
     done = subprocess.run(pip, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -235,7 +235,14 @@ def save_readme_picture(notebook):
             (ROOT / "README.png").write_bytes(base64.b64decode(picture))
 
 
+def main(wanted):
+    numbers = {lesson.stem.split("_")[0]: lesson for lesson in lessons()}
+    unknown = [number for number in wanted if number not in numbers]
+    if unknown:
+        sys.exit(f"there is no lesson {', '.join(unknown)}; there are {', '.join(numbers)}")
+    for number in wanted or numbers:
+        build(numbers[number])
+
+
 if __name__ == "__main__":
-    for lesson in lessons():
-        if len(sys.argv) == 1 or lesson.stem.split("_")[0] in sys.argv[1:]:
-            build(lesson)
+    main(sys.argv[1:])

@@ -108,6 +108,8 @@ def test_equal_to_the_book_where_a_key_is_real(scores):
     (None, torch.ones(5, dtype=torch.bool), ["mask", "(5,)"]),
     (None, torch.ones(2, 4, 3, 5, dtype=torch.bool), ["mask", "(2, 4, 3, 5)"]),
     (None, torch.zeros(2, 3, 5), ["mask", "float32", "mask.bool()"]),
+    ("all", None, ["valid_lens", "'all'"]),
+    (None, [[True], [True, False]], ["mask", "[[True], [True, False]]"]),
 ])
 def test_lengths_and_masks_that_do_not_fit_are_refused_by_name(scores, lens, mask, words):
     with pytest.raises(ValueError) as error:
@@ -191,6 +193,18 @@ def test_tensors_that_do_not_belong_together_are_refused_by_name(shapes, words):
     assert all(word in str(error.value) for word in words), error.value
 
 
+@pytest.mark.parametrize("types", [(torch.float16, torch.float32), (torch.int64, torch.int64)])
+def test_number_types_that_do_not_go_together_are_named(types):
+    with pytest.raises(ValueError, match=f"{types[1]}.*one floating-point type"):
+        DotProductAttention(0.0)(torch.ones(1, 2, 2, dtype=types[0]), *[torch.ones(1, 2, 2, dtype=types[1])] * 2)
+
+
+def test_autocast_may_mix_number_types():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        queries = torch.ones(1, 2, 2)
+        assert DotProductAttention(0.0)(queries.bfloat16(), queries, queries).isfinite().all()
+
+
 def test_additive_says_which_size_is_wrong():
     attention = AdditiveAttention(key_size=2, query_size=3, num_hiddens=4, dropout=0.0)
     with pytest.raises(ValueError, match="query_size"):
@@ -218,17 +232,18 @@ def test_copies_pickles_and_devices(attention):
 def test_fake_cuda_tensors_find_nothing_left_on_the_cpu():
     """Every tensor that is made on the way must be on the GPU; lengths given on the CPU are taken along."""
     from torch._subclasses.fake_tensor import FakeTensorMode
-    lens = torch.tensor([1, 2])
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        try:
+    try:
+        with FakeTensorMode():
+            lens = torch.empty(2, dtype=torch.int64)                     # on the CPU, as lengths often are
             queries = torch.empty(2, 3, 4, device="cuda")
-        except (AssertionError, RuntimeError):
-            pytest.skip("this build of torch has no CUDA")
-        attention = DotProductAttention(0.1)
-        assert attention(queries, queries, queries, lens).device.type == "cuda"
-        with torch.device("cuda"):
-            additive = AdditiveAttention(4, 4, 8, 0.1)
-        assert additive(queries, queries, queries, lens).device.type == "cuda"
+            with torch.device("cuda"):
+                additive = AdditiveAttention(4, 4, 8, 0.1)
+            for attention in (DotProductAttention(0.1), additive):
+                assert attention(queries, queries, queries, lens).device.type == "cuda"
+    except (AssertionError, RuntimeError) as error:
+        if "driver" in str(error) or "not compiled with CUDA" in str(error):
+            pytest.skip(f"this torch makes no fake CUDA tensors here: {error}")
+        raise
 
 
 def test_scale_is_the_root_of_the_width():

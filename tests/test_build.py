@@ -172,7 +172,7 @@ def test_elsewhere_set_up_installs_what_is_missing_and_only_that(lesson, with_ad
     (tmp_path / "work" / "helpers").mkdir(parents=True)
     script = textwrap.dedent("""\
         import importlib.util, subprocess, sys
-        sys.path[:] = [path for path in sys.path if "site-packages" not in path] + [""]
+        sys.path[:] = [path for path in sys.path if "site-packages" not in path and path != ROOT] + [""]
         sys.meta_path = [finder for finder in sys.meta_path if "editable" not in repr(finder)]
         find_spec = importlib.util.find_spec
         importlib.util.find_spec = lambda name: "there" if name == "seaborn" else find_spec(name)
@@ -183,11 +183,17 @@ def test_elsewhere_set_up_installs_what_is_missing_and_only_that(lesson, with_ad
             return Done
         subprocess.run = run
         """) + setup
+    script = f"ROOT = {str(build.Path(build.__file__).parent.parent)!r}\n" + script
     done = subprocess.run([sys.executable, "-I", "-c", script], cwd=tmp_path / "work", capture_output=True, text=True)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "['-m', 'pip', 'install', '--no-deps', "
         "'attention-course-helpers @ git+https://github.com/someone/attention@main', 'd2l==0.17.0']", "started en"]
+
+
+def test_an_unknown_lesson_is_named_and_nothing_is_built():
+    with pytest.raises(SystemExit, match="there is no lesson 99"):
+        build.main(["99"])
 
 
 def test_requirements_come_from_requirements_txt():

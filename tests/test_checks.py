@@ -77,7 +77,7 @@ def test_every_lesson_imports_its_checks_from_a_module_that_is_tested_here():
 
 
 # ------------------------------------------------------------------ the machinery, on a small exercise
-double = Exercise(right=lambda X: 2 * X, cases={"three numbers": (torch.tensor([1.0, 2.0, 3.0]),), "one": (torch.ones(1),)},
+double = Exercise(right=lambda X: 2 * X, cases={("three numbers", "三个数"): (torch.tensor([1.0, 2.0, 3.0]),), ("one", "一个数"): (torch.ones(1),)},
                   mistakes={"squared": Mistake(lambda X: X**2, "You square. Hint: times 2.", "你求了平方。提示：乘 2。")})
 
 
@@ -101,6 +101,49 @@ def in_place(X):
 def test_what_is_wrong_never_passes_and_is_said(function, words):
     verdict = double.verdict(function)
     assert words in verdict and not verdict.startswith(("Right", "Waiting"))
+
+
+def hidden(scores, valid_lens):
+    return torch.arange(scores.shape[-1]) >= valid_lens[:, None, None]
+
+
+def book_softmax(scores, valid_lens):
+    """Right in simple cases, and in place."""
+    scores[hidden(scores, valid_lens).expand_as(scores)] = -1e6
+    return torch.softmax(scores, dim=-1)
+
+
+@pytest.mark.parametrize("name, function, words", [
+    ("masked_softmax", lambda S, lens: torch.softmax(S.masked_fill(hidden(S, lens), -3e4), -1).masked_fill(hidden(S, lens), 0),
+     "A fixed fill"),
+    ("masked_softmax", book_softmax, "A fixed fill"),
+    ("masked_softmax", lambda S, lens: torch.softmax(S + hidden(S, lens) * -1e9, -1), "Not yet"),
+    ("masked_softmax", lambda S, lens: helpers.masked_softmax(S.float(), lens), "the type is torch.float32"),
+    ("masked_softmax", lambda S, lens: helpers.masked_softmax(S, lens) + (lens == 0)[:, None, None].to(S.dtype), "a length of 0"),
+    ("masked_softmax", lambda S, lens: (helpers.masked_softmax(S, lens),), "returns a tuple"),
+    ("masked_softmax", lambda S: S, "TypeError"),
+    ("attention", lambda Q, K, V: torch.softmax(Q @ K.transpose(1, 2) / 2, -1) @ V, "In the case batch of 2"),
+    ("attention", lambda Q, K, V: torch.softmax(Q @ K.transpose(1, 2) / V.shape[-1] ** 0.5, -1) @ V, "In the case batch of 2"),
+    ("attention", lambda Q, K, V: torch.softmax(Q @ K / 2, -1) @ V, "RuntimeError"),
+    ("additive_score", lambda Q, K, W_q, W_k, w_v: torch.relu((Q @ W_q)[:, :, None] + (K @ W_k)[:, None]) @ w_v, "In the case"),
+    ("additive_score", lambda Q, K, W_q, W_k, w_v: torch.tanh((Q @ W_q.T)[:, :, None] + (K @ W_k)[:, None]) @ w_v, "RuntimeError"),
+    ("alignment", lambda W, english: [english[int((row > 0.5).nonzero()[0])] for row in W], "IndexError"),
+    ("alignment", lambda W, english: list(W), "Not yet"),
+    ("alignment", lambda W, english: tuple(english[j] for j in W.argmax(-1)), "returns a tuple"),
+])
+def test_answers_that_are_nearly_right_do_not_pass_and_are_not_misnamed(name, function, words):
+    verdict = EXERCISES[f"cross_attention.{name}_exercise"].verdict(function)
+    assert words in verdict and not verdict.startswith(("Right", "Waiting")), verdict
+
+
+@pytest.mark.parametrize("name, function", [
+    ("masked_softmax", lambda S, lens: torch.softmax(S.masked_fill(hidden(S, lens), float("-inf")), -1).nan_to_num(0)),
+    ("masked_softmax", lambda S, lens: torch.stack([torch.nn.functional.pad(torch.softmax(s[:, :n], -1), (0, s.shape[1] - n))
+                                                    for s, n in zip(S, lens.tolist())])),
+    ("attention", torch.nn.functional.scaled_dot_product_attention),
+])
+def test_another_right_way_passes(name, function):
+    assert EXERCISES[f"cross_attention.{name}_exercise"].verdict(function).startswith("Right")
 
 
 def test_the_language_is_that_of_the_notebook():

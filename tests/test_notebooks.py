@@ -14,7 +14,7 @@ NOTEBOOKS = {f"{lang}/{path.stem}": (path, lang) for path in build.lessons() for
 # Cells whose output nbval does not compare, with the reason that the cell gives. Every one has to be added here.
 NOT_COMPARED = {}
 # A user's folders, a temporary folder, a package's file, an object's address.
-OF_A_MACHINE = re.compile(r"/home/|/Users/|/root/|/tmp/|site-packages|[A-Z]:\\\\|0x[0-9a-f]{6,}|cuda|device=")
+OF_A_MACHINE = re.compile(r"/home/|/Users/|/root/|/tmp/|/var/folders/|site-packages|\b[A-Z]:\\|0x[0-9a-f]{6,}|cuda|device=")
 
 
 @pytest.fixture(params=NOTEBOOKS)
@@ -30,6 +30,11 @@ def code_cells(notebook):
 def texts(cell):
     """What a cell printed and showed, pictures aside."""
     return [output.get("text") or output.data.get("text/plain", "") for output in cell.outputs]
+
+
+@pytest.mark.parametrize("text", [r"C:\Users\me", "/home/me/x.py", "/Users/me", "/var/folders/ab", "<object at 0x7f3a2b1c>"])
+def test_what_belongs_to_a_machine_is_recognised(text):
+    assert OF_A_MACHINE.search(text) and not OF_A_MACHINE.search("tensor([0.5, 1.0]) 3 x 4")
 
 
 def test_there_is_a_notebook_for_each_lesson_and_language_and_no_other():

@@ -1,12 +1,13 @@
 """The training loop."""
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers import train
+from helpers import train, training
 
 
 def line_loss(model, batch):
@@ -36,11 +37,16 @@ def test_it_says_when_batches_run_out():
         train(nn.Linear(1, 1), line_loss, line_batches(), steps=0, lr=0.1)
 
 
-def test_a_failing_step_closes_the_bar_and_comes_through():
-    def failing(model, batch):
-        raise RuntimeError("this batch is broken")
-    with pytest.raises(RuntimeError, match="this batch is broken"):
-        train(nn.Linear(1, 1), failing, line_batches(), steps=5, lr=0.1)
+def test_an_interruption_comes_through_closes_the_bar_and_leaves_the_model_ready(monkeypatch):
+    closed = []
+    monkeypatch.setattr(training, "_terminal_bar", lambda steps: SimpleNamespace(close=lambda: closed.append(True)))
+    model, threads = nn.Linear(1, 1), torch.get_num_threads()
+
+    def interrupted(model, batch):
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        train(model, interrupted, line_batches(), steps=5, lr=0.1)
+    assert closed == [True] and not model.training and torch.get_num_threads() == threads
 
 
 def test_nothing_is_written_where_output_is_a_file(capfd):

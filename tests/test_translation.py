@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from helpers import AdditiveAttention, DotProductAttention, Translator, score_translations, train, translate, translation_loss
+from helpers import AdditiveAttention, DotProductAttention, Translator, grade_translations, train, translate, translation_loss
 from helpers.translation import (ADVERBS, COLOURS, ENGLISH, EOS, FRENCH, HELD_OUT, NOUNS, PAD_ID, VERBS, make_pairs,
                                  shuffled_batches, to_batch, translate_by_rule)
 
@@ -86,12 +86,12 @@ def test_with_attention_it_translates_and_aligns(attention, least):
     """On another seed than the lesson's."""
     model = trained(attention, seed=100)
     for pairs in (make_pairs(300, seed=2), make_pairs(300, seed=3, held_out=True)):
-        exact, alignment = score_translations(model, pairs)
+        exact, alignment = grade_translations(model, pairs)
         assert exact >= 0.98 and alignment >= least
 
 
 def test_without_attention_the_same_training_fails():
-    exact, alignment = score_translations(trained(None, seed=100), make_pairs(300, seed=2))
+    exact, alignment = grade_translations(trained(None, seed=100), make_pairs(300, seed=2))
     assert exact <= 0.05 and alignment is None
 
 
@@ -125,7 +125,7 @@ def test_scores_of_a_perfect_and_of_a_shifted_alignment():
             self.attention.attention_weights = weights
             return torch.nn.functional.one_hot(target[:, t:t + 1], len(FRENCH)).float(), state
 
-    assert score_translations(Known(), pairs) == (1.0, 1.0)
+    assert grade_translations(Known(), pairs) == (1.0, 1.0)
     shifted = Known()
     shifted.shift = 1
-    assert score_translations(shifted, pairs) == (1.0, 0.0)
+    assert grade_translations(shifted, pairs) == (1.0, 0.0)

@@ -19,7 +19,7 @@ class Mistake(NamedTuple):
 
 
 class Exercise(NamedTuple):
-    """right: a correct function. cases: {name: arguments}. mistakes: {name: Mistake}."""
+    """right: a correct function. cases: {(English name, Chinese name): arguments}. mistakes: {name: Mistake}."""
     right: Callable
     cases: dict
     mistakes: dict
@@ -31,8 +31,9 @@ class Exercise(NamedTuple):
         """What to tell the learner about their function, in the notebook's language."""
         tried = [_try(function, arguments) for arguments in self.cases.values()]
         if all(outcome.result is None and outcome.error is None for outcome in tried):
-            return say("Waiting for your answer: fill in the function above and run both cells again.",
-                       "等你作答：把上面的函数补全，再依次运行这两个单元格。")
+            return say("Waiting for your answer: fill in the function above (it must return its result) and run both cells "
+                       "again.",
+                       "等你作答：把上面的函数补全（别忘了用 return 返回结果），再依次运行这两个单元格。")
         expected = [_try(self.right, arguments) for arguments in self.cases.values()]
         wrong = [i for i, (got, want) in enumerate(zip(tried, expected)) if not _same(got, want)]
         if wrong:
@@ -45,31 +46,34 @@ class Exercise(NamedTuple):
         return say(f"Right: all {len(tried)} cases agree.", f"正确：{len(tried)} 种情形全部一致。")
 
     def _named(self, tried, first_wrong):
-        """The mistake that explains every case; else, where there are several, the one behind the first wrong case."""
+        """The mistake that agrees in every case; else, one that agrees up to and in the first wrong case."""
         arguments = list(self.cases.values())
-        for cases in (range(len(arguments)), [first_wrong]):
+        for cases in (range(len(arguments)), range(first_wrong + 1)):
             for mistake in self.mistakes.values():
                 if all(_same(tried[i], _try(mistake.function, arguments[i])) for i in cases):
                     return say("Not yet. " + mistake.en, "还不对。" + mistake.zh)
         return None
 
     def _first_difference(self, i, tried, expected):
-        case, got, want = list(self.cases)[i], tried[i], expected[i]
+        case, got, want = say(*list(self.cases)[i]), tried[i], expected[i]
         if got.error is not None:
             return say(f"Not yet. In the case {case} your function stops with {got.error}",
-                       f"还不对。在 {case} 这种情形下，你的函数报错：{got.error}")
+                       f"还不对。在“{case}”这种情形下，你的函数报错：{got.error}")
         if not isinstance(got.result, type(want.result)):
             return say(f"Not yet. In the case {case} your function returns a {type(got.result).__name__}; it should be a "
                        f"{type(want.result).__name__}.",
-                       f"还不对。在 {case} 这种情形下，你的函数返回了 {type(got.result).__name__}，"
+                       f"还不对。在“{case}”这种情形下，你的函数返回了 {type(got.result).__name__}，"
                        f"应当返回 {type(want.result).__name__}。")
         if isinstance(want.result, torch.Tensor) and got.result.shape != want.result.shape:
             return say(f"Not yet. In the case {case} the shape is {tuple(got.result.shape)}; it should be "
                        f"{tuple(want.result.shape)}.",
-                       f"还不对。在 {case} 这种情形下，形状是 {tuple(got.result.shape)}，"
+                       f"还不对。在“{case}”这种情形下，形状是 {tuple(got.result.shape)}，"
                        f"应当是 {tuple(want.result.shape)}。")
+        if isinstance(want.result, torch.Tensor) and got.result.dtype != want.result.dtype:
+            return say(f"Not yet. In the case {case} the type is {got.result.dtype}; it should be {want.result.dtype}.",
+                       f"还不对。在“{case}”这种情形下，类型是 {got.result.dtype}，应当是 {want.result.dtype}。")
         return say(f"Not yet. In the case {case} your function returns\n{got.result}\nand it should be\n{want.result}",
-                   f"还不对。在 {case} 这种情形下，你的函数返回\n{got.result}\n应当是\n{want.result}")
+                   f"还不对。在“{case}”这种情形下，你的函数返回\n{got.result}\n应当是\n{want.result}")
 
 
 class _Outcome(NamedTuple):
@@ -92,9 +96,14 @@ def _try(function, arguments):
 
 def _same(one, other):
     if one.error is not None or other.error is not None:
-        return one.error is not None and other.error is not None and one.error.split(":")[0] == other.error.split(":")[0]
-    a, b = one.result, other.result
+        return one.error == other.error
+    return _equal(one.result, other.result)
+
+
+def _equal(a, b):
+    if isinstance(a, (list, tuple)) and type(a) is type(b):
+        return len(a) == len(b) and all(map(_equal, a, b))
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         return (a.shape == b.shape and a.dtype == b.dtype
                 and torch.allclose(a.detach().double(), b.detach().double(), atol=1e-3, equal_nan=True))
-    return type(a) is type(b) and a == b
+    return type(a) is type(b) and bool(a == b)

@@ -28,6 +28,17 @@ def _zeroed(weights, scores, valid_lens):
     return weights.masked_fill(_beyond(scores, valid_lens), 0)
 
 
+def _fixed(value):
+    return lambda scores, valid_lens: _zeroed(_filled(value)(scores, valid_lens), scores, valid_lens)
+
+
+def _renormalised(floor):
+    def wrong(scores, valid_lens):
+        weights = _zeroed(torch.softmax(scores, dim=-1), scores, valid_lens)
+        return weights / weights.sum(dim=-1, keepdim=True).clamp_min(floor)
+    return wrong
+
+
 def _tiled(scores, valid_lens):
     batch, queries, keys = scores.shape
     hidden = torch.arange(keys) >= valid_lens.repeat(queries)[:, None]
@@ -38,11 +49,12 @@ def _tiled(scores, valid_lens):
 masked_softmax_exercise = Exercise(
     right=masked_softmax,
     cases={
-        "2 x 3 x 4, lengths 2 and 3": (_numbers(2, 3, 4), torch.tensor([2, 3])),
-        "full length": (_numbers(2, 2, 3, seed=1), torch.tensor([3, 3])),
-        "very low scores": (torch.tensor([[[-2e6, -2e6 + 1, 5.0]]]), torch.tensor([2])),
-        "half precision": (torch.zeros(1, 1, 4, dtype=torch.float16), torch.tensor([3])),
-        "a length of 0": (_numbers(2, 1, 3, seed=2), torch.tensor([0, 2])),
+        ("2 x 3 x 4, lengths 2 and 3", "2 x 3 x 4，长度 2 和 3"): (_numbers(2, 3, 4), torch.tensor([2, 3])),
+        ("full length", "长度全满"): (_numbers(2, 2, 3, seed=1), torch.tensor([3, 3])),
+        ("very low scores", "极低的得分"): (torch.tensor([[[-2e12, -2e12, 5.0]]]), torch.tensor([2])),
+        ("a very high score on padding", "填充位得分极高"): (torch.tensor([[[1.0, 2.0, 1000.0]]]), torch.tensor([2])),
+        ("half precision", "半精度"): (torch.zeros(1, 1, 4, dtype=torch.float16), torch.tensor([3])),
+        ("a length of 0", "长度为 0"): (_numbers(2, 1, 3, seed=2), torch.tensor([0, 2])),
     },
     mistakes={
         "no mask": Mistake(
@@ -54,10 +66,11 @@ masked_softmax_exercise = Exercise(
             lambda scores, valid_lens: _zeroed(torch.softmax(scores, dim=1), scores, valid_lens),
             "The softmax runs over the queries, so columns sum to 1 instead of rows. Hint: the keys are the last axis.",
             "softmax 沿着查询那一维做了，结果是每列之和为 1，而不是每行。提示：键在最后一维。"),
-        "softmax over queries, masked before": Mistake(
-            _filled(torch.finfo(torch.float16).min, dim=1),
+        **{f"softmax over queries, filled with {value} before": Mistake(
+            _filled(value, dim=1),
             "The softmax runs over the queries, so columns sum to 1 instead of rows. Hint: the keys are the last axis.",
-            "softmax 沿着查询那一维做了，结果是每列之和为 1，而不是每行。提示：键在最后一维。"),
+            "softmax 沿着查询那一维做了，结果是每列之和为 1，而不是每行。提示：键在最后一维。")
+            for value in (torch.finfo(torch.float16).min, float("-inf"))},
         "mask after softmax": Mistake(
             lambda scores, valid_lens: _zeroed(torch.softmax(scores, dim=-1), scores, valid_lens),
             "The mask comes after the softmax: padding has taken its share already, and rows no longer sum to 1. "
@@ -82,12 +95,19 @@ masked_softmax_exercise = Exercise(
             "(2, 3, 2, 3, ...), repeat_interleave gives (2, 2, 2, 3, 3, 3); or broadcast valid_lens[:, None, None].",
             "长度和行对错了：同一个样本的所有查询共用一个长度。提示：repeat 得到 (2, 3, 2, 3, …)，repeat_interleave 才得到 "
             "(2, 2, 2, 3, 3, 3)；也可以直接广播 valid_lens[:, None, None]。"),
-        "fixed fill of -1e6": Mistake(
-            _filled(-1e6),
+        **{f"fixed fill of {value}{zeroed}": Mistake(
+            make(value),
             "A fixed fill such as -1e6 is higher than very low scores and does not fit into half precision. Hint: "
             "torch.finfo(scores.dtype).min is the lowest number of any type.",
             "-1e6 这样的固定填充值会高过极低的得分，半精度里也放不下。提示：torch.finfo(scores.dtype).min "
-            "是这种类型里最小的数。"),
+            "是这种类型里最小的数。")
+            for value in (-1e4, -1e6, -1e9, -65504.0) for make, zeroed in ((_filled, ""), (_fixed, ", zeroed after"))},
+        **{f"renormalised, at least {floor}": Mistake(
+            _renormalised(floor),
+            "The weights are masked after the softmax and divided by their sum: where padding scored far higher, that is 0 "
+            "divided by 0. Hint: mask the scores first.",
+            "先做 softmax，遮住之后再除以剩下的和：填充位得分很高时，就成了 0 除以 0。提示：先遮住得分。")
+            for floor in (0.0, 1e-9)},
         "NaN for an empty row": Mistake(
             _filled(float("-inf")),
             "With a length of 0 the row becomes NaN: a softmax of -inf only divides 0 by 0. Hint: fill with "
@@ -118,8 +138,8 @@ def _attention(scale=None, dim=-1, of_keys=False, reshaped=False, after=False):
 attention_exercise = Exercise(
     right=lambda queries, keys, values: DotProductAttention(0.0)(queries, keys, values),
     cases={
-        "2 queries, 3 keys, width 4": (_numbers(1, 2, 4), _numbers(1, 3, 4, seed=1), _numbers(1, 3, 4, seed=2)),
-        "batch of 2, width 9, values of width 2": (
+        ("2 queries, 3 keys, width 4", "2 个查询、3 个键、宽度 4"): (_numbers(1, 2, 4), _numbers(1, 3, 4, seed=1), _numbers(1, 3, 4, seed=2)),
+        ("batch of 2, width 9, values of width 2", "两个样本，宽度 9，值宽 2"): (
             _numbers(2, 4, 9, seed=3), _numbers(2, 5, 9, seed=4), _numbers(2, 5, 2, seed=5)),
     },
     mistakes={
@@ -135,6 +155,19 @@ attention_exercise = Exercise(
             _attention(scale=lambda queries, keys: math.sqrt(keys.shape[1])),
             "The scale uses the number of keys. Hint: d is the width of a query and of a key, the last axis.",
             "缩放用成了键的个数。提示：d 是单个查询（也是单个键）的宽度，即最后一维。"),
+        "multiplied by sqrt(d)": Mistake(
+            _attention(scale=lambda queries, keys: 1 / math.sqrt(queries.shape[-1])),
+            "The scores are multiplied by sqrt(d). Hint: divide.",
+            "得分乘上了 sqrt(d)。提示：应当除以它。"),
+        "no softmax": Mistake(
+            lambda queries, keys, values: queries @ keys.transpose(1, 2) / math.sqrt(queries.shape[-1]) @ values,
+            "There is no softmax: the scores themselves are used as weights. Hint: torch.softmax(scores, dim=-1).",
+            "少了 softmax：直接把得分当权重用了。提示：torch.softmax(scores, dim=-1)。"),
+        "weights returned": Mistake(
+            lambda queries, keys, values: torch.softmax(
+                queries @ keys.transpose(1, 2) / math.sqrt(queries.shape[-1]), dim=-1),
+            "These are the weights. Hint: one step is left, the weighted sum of the values.",
+            "这是权重。提示：还差一步，对值做加权求和。"),
         "scale after softmax": Mistake(
             _attention(after=True),
             "The weights are divided by sqrt(d), so they no longer sum to 1. Hint: scale the scores, before the softmax.",
@@ -170,9 +203,9 @@ def _additive(before=torch.tanh, after=lambda scores: scores, join=torch.add):
 additive_score_exercise = Exercise(
     right=_additive(),
     cases={
-        "2 queries of width 3, 4 keys of width 2": (
+        ("2 queries of width 3, 4 keys of width 2", "2 个查询宽 3，4 个键宽 2"): (
             _numbers(1, 2, 3), _numbers(1, 4, 2, seed=1), _numbers(3, 5, seed=2), _numbers(2, 5, seed=3), _numbers(5, seed=4)),
-        "batch of 2": (
+        ("batch of 2", "两个样本"): (
             _numbers(2, 3, 4, seed=5), _numbers(2, 3, 4, seed=6), _numbers(4, 6, seed=7), _numbers(4, 6, seed=8),
             _numbers(6, seed=9)),
     },
@@ -187,6 +220,21 @@ additive_score_exercise = Exercise(
             _additive(before=lambda features: features, after=torch.tanh),
             "tanh comes after w_v. Hint: w_v . tanh(W_q q + W_k k): tanh acts on the hidden features.",
             "tanh 放到了 w_v 之后。提示：w_v · tanh(W_q q + W_k k)，tanh 作用在隐藏特征上。"),
+        "tanh of each": Mistake(
+            lambda queries, keys, W_q, W_k, w_v: (torch.tanh(queries @ W_q).unsqueeze(2)
+                                                  + torch.tanh(keys @ W_k).unsqueeze(1)) @ w_v,
+            "tanh acts on query and key apart, so the score falls into a part for each. Hint: add first, then tanh.",
+            "tanh 分别作用在查询和键上，得分就拆成了互不相干的两部分。提示：先相加，再做 tanh。"),
+        "no w_v": Mistake(
+            lambda queries, keys, W_q, W_k, w_v: torch.tanh((queries @ W_q).unsqueeze(2)
+                                                            + (keys @ W_k).unsqueeze(1)).sum(dim=-1),
+            "The hidden features are summed with equal weight. Hint: w_v weighs them: ... @ w_v.",
+            "隐藏特征被等权相加了。提示：要用 w_v 加权：... @ w_v。"),
+        "no new axes": Mistake(
+            lambda queries, keys, W_q, W_k, w_v: torch.tanh(queries @ W_q + keys @ W_k) @ w_v,
+            "Queries and keys are added position by position. Hint: every query must meet every key: unsqueeze(2) for "
+            "queries, unsqueeze(1) for keys.",
+            "查询和键是按位置一一相加的。提示：每个查询要和每个键都组合一次：查询用 unsqueeze(2)，键用 unsqueeze(1)。"),
         "product": Mistake(
             _additive(join=torch.mul),
             "Query and key are multiplied. Hint: this score is called additive: add the two projections.",
@@ -206,8 +254,10 @@ additive_score_exercise = Exercise(
 alignment_exercise = Exercise(
     right=lambda weights, english: [english[j] for j in weights.argmax(dim=-1).tolist()],
     cases={
-        "the colour crosses": (torch.tensor([[0.9, 0.0, 0.1], [0.1, 0.2, 0.7], [0.1, 0.8, 0.1]]), ["the", "black", "cat"]),
-        "more rows than columns": (torch.tensor([[0.2, 0.8], [0.6, 0.4], [0.3, 0.7]]), ["cat", "sees"]),
+        ("the colour crosses", "颜色交叉"): (torch.tensor([[0.9, 0.0, 0.1], [0.1, 0.2, 0.7], [0.1, 0.8, 0.1]]), ["the", "black", "cat"]),
+        ("more rows than columns", "行比列多"): (torch.tensor([[0.2, 0.8], [0.6, 0.4], [0.3, 0.7]]), ["cat", "sees"]),
+        ("no weight above one half", "没有超过一半的权重"): (
+            torch.tensor([[0.3, 0.4, 0.3], [0.2, 0.35, 0.45]]), ["the", "black", "cat"]),
     },
     mistakes={
         "positions, not words": Mistake(

@@ -28,14 +28,17 @@ def _halves(num_steps, num_hiddens):
 
 
 def _even_width_only(num_steps, num_hiddens):
-    if num_hiddens % 2:
-        raise RuntimeError("The expanded size of the tensor must match the existing size")
-    return _table()(num_steps, num_hiddens)
+    angles = torch.arange(num_steps)[:, None] / 10000 ** (torch.arange(0, num_hiddens, 2) / num_hiddens)
+    P = torch.zeros(num_steps, num_hiddens)
+    P[:, 0::2] = angles.sin()
+    P[:, 1::2] = angles.cos()
+    return P
 
 
 position_table_exercise = Exercise(
     right=lambda num_steps, num_hiddens: PositionalEncoding(num_hiddens, 0.0, max_len=num_steps).P[0],
-    cases={"6 positions, width 4": (6, 4), "12 positions, width 8": (12, 8), "4 positions, width 5": (4, 5)},
+    cases={("6 positions, width 4", "6 个位置，宽度 4"): (6, 4), ("12 positions, width 8", "12 个位置，宽度 8"): (12, 8),
+           ("4 positions, width 5", "4 个位置，宽度 5"): (4, 5)},
     mistakes={
         "sin and cos swapped": Mistake(
             _table(even=torch.cos, odd=torch.sin),
@@ -89,6 +92,26 @@ position_table_exercise = Exercise(
 
 
 # ------------------------------------------------------------------ add_positions(X, P)
+_REFUSED = ValueError()
+
+
+def _refusing(function):
+    """The same function, but a ValueError is its result, whatever the message."""
+    def answer(X, P):
+        try:
+            return function(X, P)
+        except ValueError:
+            return _REFUSED
+    return answer
+
+
+class _WithRefusals(Exercise):
+    """An exercise in which raising ValueError is the right answer to some case."""
+    def verdict(self, function):
+        mistakes = {name: mistake._replace(function=_refusing(mistake.function)) for name, mistake in self.mistakes.items()}
+        return Exercise(_refusing(self.right), self.cases, mistakes).verdict(_refusing(function))
+
+
 def _add_checked(X, P):
     if X.shape[1] > len(P):
         raise ValueError(f"{X.shape[1]} steps, but the table has {len(P)} rows")
@@ -129,12 +152,12 @@ def _join(X, P):
     return torch.cat([X, P[:X.shape[1]].expand(len(X), -1, -1)], dim=-1)
 
 
-add_positions_exercise = Exercise(
+add_positions_exercise = _WithRefusals(
     right=_add_checked,
     cases={
-        "2 examples of 3 steps, a table of 5 rows": (_numbers(2, 3, 4), _numbers(5, 4, seed=1)),
-        "as many steps as rows": (_numbers(3, 4, 2, seed=2), _numbers(4, 2, seed=3)),
-        "3 steps, a table of 1 row": (_numbers(2, 3, 4, seed=4), _numbers(1, 4, seed=5)),
+        ("2 examples of 3 steps, a table of 5 rows", "2 个样本、3 步，表有 5 行"): (_numbers(2, 3, 4), _numbers(5, 4, seed=1)),
+        ("as many steps as rows", "步数等于行数"): (_numbers(3, 4, 2, seed=2), _numbers(4, 2, seed=3)),
+        ("3 steps, a table of 1 row", "3 步，表只有 1 行"): (_numbers(2, 3, 4, seed=4), _numbers(1, 4, seed=5)),
     },
     mistakes={
         "broadcast without a word": Mistake(
@@ -180,7 +203,8 @@ def _by_halves(delta, num_hiddens):
 
 shift_matrix_exercise = Exercise(
     right=_blocks(),
-    cases={"delta 1, width 4": (1, 4), "delta 3, width 8": (3, 8), "delta -2, width 4": (-2, 4), "delta 0, width 6": (0, 6)},
+    cases={(f"delta {delta}, width {width}", f"delta 为 {delta}，宽度 {width}"): (delta, width)
+           for delta, width in ((1, 4), (3, 8), (-2, 4), (0, 6))},
     mistakes={
         "transposed": Mistake(
             _blocks(signs=(-1, 1)),
@@ -244,7 +268,8 @@ def _rotate_halves(X):
 
 rotate_exercise = Exercise(
     right=rotate,
-    cases={"1 example, 3 steps, width 2": (_numbers(1, 3, 2),), "2 examples, 5 steps, width 6": (_numbers(2, 5, 6, seed=1),)},
+    cases={("1 example, 3 steps, width 2", "1 个样本、3 步，宽度 2"): (_numbers(1, 3, 2),),
+           ("2 examples, 5 steps, width 6", "2 个样本、5 步，宽度 6"): (_numbers(2, 5, 6, seed=1),)},
     mistakes={
         "wrong way round": Mistake(
             _turned(signs=(1, -1)),
