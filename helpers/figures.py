@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from helpers import fonts
-from helpers.descriptions import describe
+from helpers.descriptions import describe, rounded
 
 PIXELS_PER_INCH = 100   # on the page; the picture itself has twice as many, for dense screens
 
@@ -59,10 +59,11 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
     axes = figure.subplots(n_down, n_across, squeeze=False)
     for panel, ax in enumerate(axes.flat):
         matrix = grid[panel // n_across, panel % n_across]
+        written = rounded(np.ma.filled(matrix, 0), 2)                    # the digits that the description has
         ax.set_facecolor("0.93")
         ax.patch.set(hatch="////", edgecolor="0.7")                     # shows wherever a cell is masked
         seaborn.heatmap(np.ma.filled(matrix, np.nan), mask=np.ma.getmaskarray(matrix), ax=ax, cmap=cmap, vmin=vmin,
-                        vmax=vmax, cbar=False, annot=annot, fmt=".2f", annot_kws={"size": 8}, linewidths=0.5,
+                        vmax=vmax, cbar=False, annot=written if annot else False, fmt=".2f", annot_kws={"size": 8}, linewidths=0.5,
                         linecolor="white", xticklabels=keys[panel], yticklabels=queries[panel])
         ax.set_title(titles[panel], fontsize=10)
         ax.tick_params(labelsize=9, length=0)

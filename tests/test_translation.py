@@ -77,7 +77,7 @@ def test_an_unknown_word_is_named():
 def trained(attention, seed):
     torch.manual_seed(seed)
     model = Translator(len(ENGLISH), len(FRENCH), attention)
-    train(model, translation_loss, shuffled_batches(make_pairs(2000, seed=1), 64), steps=250, lr=1e-2)
+    train(model, translation_loss, shuffled_batches(make_pairs(2000, seed=1), 64), steps=256, lr=1e-2)
     return model
 
 
@@ -87,7 +87,7 @@ def test_with_attention_it_translates_and_aligns(attention, least):
     model = trained(attention, seed=100)
     for pairs in (make_pairs(300, seed=2), make_pairs(300, seed=3, held_out=True)):
         exact, alignment = grade_translations(model, pairs)
-        assert exact >= 0.98 and alignment >= least
+        assert exact >= 0.99 and alignment >= least
 
 
 def test_without_attention_the_same_training_fails():
