@@ -1,8 +1,10 @@
 """What the lessons import: the #@save classes, figures, toy data, the training loop and exercise checks."""
 from helpers.attention import AdditiveAttention, Attention, DotProductAttention, attend_mask, masked_softmax
+from helpers.costs import count_flops, dependence, longest_chain, path_length, peak_bytes, seconds, show_growth
 from helpers.descriptions import describe
 from helpers.device import try_gpu
 from helpers.figures import draw_heatmaps, plot, show, show_heatmaps
+from helpers.graphs import show_graphs
 from helpers.multihead import MultiHeadAttention, transpose_output, transpose_qkv
 from helpers.order import OrderModel
 from helpers.positions import (ALiBiAttention, LearnedPositionalEncoding, PositionalEncoding, RotaryAttention,

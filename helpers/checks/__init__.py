@@ -40,9 +40,9 @@ class Exercise(NamedTuple):
             return self._named(tried, wrong[0]) or self._first_difference(wrong[0], tried, expected)
         if any(outcome.changed for outcome in tried):
             return say("The results are right, but your function changes the tensors that it was given, so the caller's "
-                       "data is gone. Hint: use masked_fill or torch.where, which return a new tensor, or clone first.",
-                       "结果是对的，但你的函数改动了传进来的张量，调用者的数据就丢了。提示：masked_fill、torch.where "
-                       "会返回新张量；或者先 clone 一份。")
+                       "data is gone. Hint: write X = X + ..., not X += ...; masked_fill, not masked_fill_; or clone first.",
+                       "结果是对的，但你的函数改动了传进来的张量，调用者的数据就丢了。提示：写 X = X + ...，不要写 X += ...；"
+                       "用 masked_fill，不用 masked_fill_；或者先 clone 一份。")
         return say(f"Right: all {len(tried)} cases agree.", f"正确：{len(tried)} 种情形全部一致。")
 
     def _named(self, tried, first_wrong):
