@@ -5,6 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from helpers.guards import guard_sizes, holds
+
 
 def attend_mask(scores, valid_lens=None, mask=None):
     """Which keys each query may attend to: a Boolean tensor, True = may attend; None for all.
@@ -25,7 +27,7 @@ def attend_mask(scores, valid_lens=None, mask=None):
 
     from_lens = from_mask = None
     if valid_lens is not None:
-        lens = torch.as_tensor(valid_lens).to(scores.device)
+        lens = torch.as_tensor(valid_lens).to(scores.device, torch.int64)
         lens = lens[:, None] if lens.ndim == 1 else lens    # (batch, 1 or queries)
         positions = torch.arange(scores.shape[-1], device=scores.device)
         from_lens = over_heads(positions < lens[..., None])  # (batch, 1 or queries, keys)
@@ -104,15 +106,18 @@ class AdditiveAttention(Attention):
         self.w_v = nn.Linear(num_hiddens, 1, bias=False)
 
     def score(self, queries, keys):
-        check_width("queries", queries, self.W_q.in_features, "query_size")
-        check_width("keys", keys, self.W_k.in_features, "key_size")
+        check_width("queries", queries, self.W_q, "query_size")
+        check_width("keys", keys, self.W_k, "key_size")
         queries = self.W_q(queries).unsqueeze(-2)           # (batch, queries, 1, num_hiddens)
         keys = self.W_k(keys).unsqueeze(-3)                 # (batch, 1, keys, num_hiddens)
         return self.w_v(torch.tanh(queries + keys)).squeeze(-1)  # (batch, queries, keys)
 
 
-def check_qkv(queries, keys, values):
-    """Refuse queries, keys and values that do not belong together, by name."""
+guard_sizes(Attention, AdditiveAttention)
+
+
+def check_qkv(queries, keys, values, mask=None):
+    """Refuse queries, keys and values that do not belong together, by name, and a Boolean mask that does not fit them."""
     for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
         if not isinstance(tensor, torch.Tensor) or tensor.ndim not in (3, 4):
             raise ValueError(f"{name} must be a tensor (batch, {name}, width), with an axis for heads behind batch or "
@@ -128,19 +133,44 @@ def check_qkv(queries, keys, values):
     if values.shape[-2] != keys.shape[-2]:
         raise ValueError(f"every key needs a value: {keys.shape[-2]} keys {tuple(keys.shape)}, "
                          f"{values.shape[-2]} values {tuple(values.shape)}")
+    if mask is None:
+        return
+    scores = (*queries.shape[:-1], keys.shape[-2])
+    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.ndim != len(scores) or any(
+            got not in (1, want) for got, want in zip(mask.shape, scores)):
+        got = f"{_what(mask)}, {mask.dtype}" if isinstance(mask, torch.Tensor) else _what(mask)
+        raise ValueError(f"mask must be Boolean, True = may attend, and of the scores' shape {scores} (1 where an axis does "
+                         f"not matter); got {got}")
+    if mask.device != queries.device:
+        raise ValueError(f"mask is on {mask.device}, queries on {queries.device}: move both to one device")
 
 
 def check_width(name, tensor, width, source):
-    """Refuse a tensor whose last axis is not width, and say where that width comes from."""
+    """Refuse a tensor whose last axis is not width, and say where that width comes from.
+
+    width: a number, or the linear layer that takes the tensor: then type and device have to be the layer's, too.
+    """
+    layer, width = (width, width.in_features) if isinstance(width, nn.Module) else (None, width)
     if tensor.shape[-1] != width:
         raise ValueError(f"{name} have width {tensor.shape[-1]}, shape {tuple(tensor.shape)}; "
                          f"it must be {width}, {source}")
+    weight = getattr(layer, "weight", None)
+    if not isinstance(weight, torch.Tensor):
+        return
+    if tensor.device != weight.device:
+        raise ValueError(f"{name} are on {tensor.device}, the module on {weight.device}: move one of them, as in "
+                         f"{name}.to(device) or module.to(device)")
+    if tensor.dtype != weight.dtype and not torch.is_autocast_enabled(tensor.device.type):
+        raise ValueError(f"{name} hold {tensor.dtype}, the module {weight.dtype}: convert one of them, as in "
+                         f"{name}.to({weight.dtype}) or module.to({tensor.dtype})")
 
 
 def check_masks(scores, valid_lens, mask):
     """Refuse scores that have no softmax, and lengths and masks whose shape or type could be meant in two ways."""
-    if not scores.is_floating_point():
-        raise ValueError(f"scores must be floating-point numbers, got {scores.dtype}; pass scores.float()")
+    if not isinstance(scores, torch.Tensor):
+        raise ValueError(f"scores must be a tensor (batch, queries, keys), got {_what(scores)}")
+    if not scores.is_floating_point() or scores.dtype.itemsize < 2:      # a float8 has no softmax either
+        raise ValueError(f"scores must be floating-point numbers of 16 bits or more, got {scores.dtype}; pass scores.float()")
     if valid_lens is None and mask is None:
         return
     if scores.ndim not in (3, 4):
@@ -148,14 +178,16 @@ def check_masks(scores, valid_lens, mask):
                          f"mask is given; got {_what(scores)}")
     batch, queries, keys = scores.shape[0], *scores.shape[-2:]
     if valid_lens is not None:
-        lens = _as_tensor("valid_lens", valid_lens)
+        lens = _as_tensor("valid_lens", valid_lens, scores)
         if lens.dtype == torch.bool:
             raise ValueError("valid_lens counts keys, but is Boolean; pass it as mask=, where True = may attend")
         if tuple(lens.shape) not in ((batch,), (batch, queries)):
             raise ValueError(f"valid_lens must be (batch,) = ({batch},) or (batch, queries) = ({batch}, {queries}); "
                              f"got {_what(lens)}")
+        if lens.is_complex() or holds(lens, lambda lens: (lens < 0) | (lens != lens.floor())):
+            raise ValueError(f"valid_lens counts keys: whole numbers from 0; got {lens.tolist()}")
     if mask is not None:
-        mask = _as_tensor("mask", mask)
+        mask = _as_tensor("mask", mask, scores)
         if mask.is_floating_point() or mask.is_complex():
             raise ValueError(f"mask must be Boolean or integer, True or 1 = may attend; got {mask.dtype}. "
                              "For a mask of ones and zeros pass mask.bool()")
@@ -164,13 +196,19 @@ def check_masks(scores, valid_lens, mask):
                 got not in (1, want) for got, want in zip(mask.shape, full)):
             raise ValueError(f"mask must be (batch, keys) = ({batch}, {keys}), (batch, queries, keys) = "
                              f"({batch}, {queries}, {keys}) or the scores' shape {tuple(scores.shape)}; got {_what(mask)}")
+        if mask.dtype != torch.bool and holds(mask, lambda mask: (mask != 0) & (mask != 1)):
+            raise ValueError(f"mask must hold True and False or 1 and 0, 1 = may attend; got whole numbers from {mask.min()} "
+                             f"to {mask.max()}. Lengths are passed as valid_lens=")
 
 
-def _as_tensor(name, value):
+def _as_tensor(name, value, scores):
     try:
-        return torch.as_tensor(value)
+        tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{name} must be a tensor or a list of numbers, got {value!r}") from error
+    if tensor.device.type == "meta" and scores.device.type != "meta":
+        raise ValueError(f"{name} is on meta, where tensors hold no numbers; the scores are on {scores.device}")
+    return tensor
 
 
 def _what(value):

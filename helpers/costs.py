@@ -9,7 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers.figures import new_figure, show
+from helpers.figures import check_finite, new_figure, show, to_array
+from helpers.guards import check_callable, check_sizes, guard, what
 
 
 # ------------------------------------------------------------------ computation
@@ -33,6 +34,8 @@ def longest_chain(function, X):
     """
     products = {"MmBackward0", "BmmBackward0", "AddmmBackward0", "ConvolutionBackward0"}
     last = function(X.detach().requires_grad_()).grad_fn
+    if last is None:
+        raise ValueError("function(X) must depend on X by operations that autograd records")
     length, waiting = {}, [last]
     while waiting:
         operation = waiting[-1]
@@ -54,6 +57,8 @@ def dependence(function, X):
     two ways from x_j to y_i do not happen to cancel out.
     """
     jacobian = jacrev(function)(X)                          # (n out, d out, n in, d in)
+    if jacobian.ndim != 4:
+        raise ValueError("function must take one tensor (n, d) and return one (n, d)")
     return (jacobian != 0).any(dim=3).any(dim=1)            # (n out, n in)
 
 
@@ -104,6 +109,7 @@ def peak_bytes(function, *inputs):
 
     Inputs are not included. Counts what operations return. What a kernel needs for itself while it runs is not seen.
     """
+    check_callable(function=function)
     with torch.no_grad(), _LiveBytes() as live:
         function(*inputs)
     return live.peak
@@ -134,6 +140,42 @@ class _LiveBytes(TorchDispatchMode):
         self.now -= size
 
 
+# ------------------------------------------------------------------ wrong input, refused by name
+def _check_function(function, **others):
+    check_callable(function=function)
+
+
+def _check_chain(function, X):
+    check_callable(function=function)
+    if not isinstance(X, torch.Tensor) or not X.is_floating_point():
+        raise ValueError(f"X must be a tensor of floating-point numbers, which can have a gradient; got {what(X)}")
+
+
+def _check_tokens(function, X):
+    _check_chain(function, X)
+    if X.ndim != 2:
+        raise ValueError(f"X must be (n, d), a row for each token; got {what(X)}")
+
+
+def _check_layers(layers, n, reached):
+    check_callable(reached=reached)
+    if not isinstance(layers, (list, tuple, torch.nn.ModuleList, torch.nn.Sequential)) or not all(map(callable, layers)):
+        raise ValueError(f"layers must be a list of functions from (n, 1) to (n, 1); got {what(layers)}")
+    check_sizes(n=n)
+
+
+def _check_repeats(function, inputs, repeats):
+    check_callable(function=function)
+    check_sizes(repeats=repeats)
+
+
+count_flops = guard(count_flops, _check_function)
+longest_chain = guard(longest_chain, _check_chain)
+dependence = guard(dependence, _check_tokens)
+path_length = guard(path_length, _check_layers)
+seconds = guard(seconds, _check_repeats)
+
+
 # ------------------------------------------------------------------ figures
 def show_growth(lengths, curves, ylabel, digits=None):
     """Show curves over the sequence length, on logarithmic axes, beside guides that grow x2 and x4 a doubling.
@@ -146,14 +188,21 @@ def show_growth(lengths, curves, ylabel, digits=None):
 
 def draw_growth(lengths, curves, ylabel):
     """Like show_growth, but return the matplotlib Figure without showing it."""
-    for name, values in curves.items():
-        if len(values) != len(lengths):
-            raise ValueError(f"curve {name!r} has {len(values)} values for {len(lengths)} lengths")
+    if not isinstance(curves, dict) or not curves:
+        raise ValueError(f"curves must be {{name: a value for each length}}, at least one; got {curves!r:.200}")
+    curves = {name: to_array(values, f"curve {name!r}") for name, values in curves.items()}
+    for name, values in {"lengths": to_array(lengths, "lengths"), **curves}.items():
+        name = name if name == "lengths" else f"curve {name!r}"
+        if values.shape != (len(lengths),) or not len(lengths):
+            raise ValueError(f"{name} has {values.size} values for {len(lengths)} lengths; give one for each, in a row")
+        check_finite(name, values)
+        if values.min() <= 0:
+            raise ValueError(f"{name} holds {values.min():g}, which has no place on a logarithmic axis; all must be above 0")
     figure = new_figure((5, 3.3))
     ax = figure.subplots()
     colours = seaborn.color_palette("colorblind")
     for i, (name, values) in enumerate(curves.items()):
-        ax.plot(lengths, values, label=name, color=colours[i], linestyle=("-", "--", "-.", ":")[i % 4], marker="osD^"[i % 4],
+        ax.plot(lengths, values, label=name, color=colours[i % 10], linestyle=("-", "--", "-.", ":")[i % 4], marker="osD^"[i % 4],
                 markersize=4)
     ax.set(xscale="log", yscale="log", xlabel="sequence length n", ylabel=ylabel)
     # Guides start below all curves: only their slopes matter.

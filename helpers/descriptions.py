@@ -5,6 +5,9 @@ picture's alternative text: a figure of other data, another mask, transposed or 
 """
 import numpy as np
 from matplotlib.collections import PathCollection, QuadMesh
+from matplotlib.figure import Figure
+
+from helpers.guards import check_sizes, what
 
 
 def describe(figure, digits=2, rows=None):
@@ -15,8 +18,25 @@ def describe(figure, digits=2, rows=None):
     rows: labels of the heatmap rows whose strongest key is to be named, and of the lines of which is said, without
         digits, whether they end higher or lower; None means all, [] none.
     """
+    check_description(digits, rows)
+    if not isinstance(figure, Figure):
+        raise ValueError(f"figure must be a matplotlib Figure, such as draw_heatmaps and pyplot.figure return; got {what(figure)}")
+    if rows is not None:
+        rows = [str(row) for row in rows]
+        known = {label: None for ax in figure.axes if ax.get_label() != "<colorbar>" for label in _row_labels(ax)}
+        unknown = [row for row in rows if row not in known]
+        if unknown:
+            raise ValueError(f"rows names {unknown}, but this figure's rows and lines are {list(known)}")
     return "\n".join(text for ax in figure.axes if ax.get_label() != "<colorbar>"
                      for text in _axes(ax, digits, rows)) or "an empty figure"
+
+
+def check_description(digits, rows):
+    """Refuse digits and rows that say nothing."""
+    if digits is not None:
+        check_sizes(least=0, digits=digits)
+    if rows is not None and not isinstance(rows, (list, tuple, set)):
+        raise ValueError(f"rows must be a list of labels, [] for none or None for all; got {rows!r}")
 
 
 def rounded(values, digits):
@@ -24,8 +44,17 @@ def rounded(values, digits):
     return np.floor(np.asarray(values, dtype=float) * 10**digits + 0.501) / 10**digits + 0.0
 
 
+def _meshes(ax):
+    return [c for c in ax.collections if isinstance(c, QuadMesh)] + list(ax.images)
+
+
+def _row_labels(ax):
+    return [*(label for mesh in _meshes(ax) for label in _labels(ax.get_yticklabels(), len(mesh.get_array()))),
+            *(line.get_label() for line in ax.lines)]
+
+
 def _axes(ax, digits, rows):
-    meshes = [c for c in ax.collections if isinstance(c, QuadMesh)] + list(ax.images)
+    meshes = _meshes(ax)
     title = _quoted(ax.get_title())
     for mesh in meshes:
         yield f"heatmap{title}: " + _heatmap(ax, mesh, digits, rows)
@@ -106,9 +135,6 @@ def _heatmap(ax, mesh, digits, rows):
 def _strongest(values, down, across, digits, rows):
     """Name each row's largest entries, taken after rounding so that near ties do not flip between machines."""
     compared = np.ma.array(rounded(values.filled(0), digits if digits is not None else 6), mask=values.mask)
-    unknown = set(rows or ()) - set(down)
-    if unknown:
-        raise ValueError(f"rows names {sorted(unknown)}, which are no labels of this heatmap's rows {down}")
     named = [f"{label} → {_join(across, (row == row.max()).filled(False))}" for label, row in zip(down, compared)
              if (rows is None or label in rows) and row.count()]
     return "strongest " + ", ".join(named) if named else ""

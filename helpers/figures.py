@@ -1,7 +1,9 @@
 """The course's figures: heatmaps and curves, shown together with a description of what was drawn."""
 import base64
 import io
+import math
 
+import matplotlib
 import numpy as np
 import seaborn
 import torch
@@ -10,6 +12,7 @@ from PIL import Image
 
 from helpers import fonts
 from helpers.descriptions import describe, rounded
+from helpers.guards import check_number, what
 
 PIXELS_PER_INCH = 100   # on the page; the picture itself has twice as many, for dense screens
 
@@ -38,10 +41,14 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
     grid = _grid(matrices, "matrices")
     n_down, n_across, n_queries, n_keys = grid.shape
     if mask is not None:
+        allowed = _grid(mask, "mask")
+        if not np.isin(allowed, (0, 1)).all():
+            raise ValueError("mask must hold True and False or 1 and 0, 1 = may attend; got numbers from "
+                             f"{allowed.min():g} to {allowed.max():g}")
         try:
-            hidden = ~np.broadcast_to(_grid(mask, "mask").astype(bool), grid.shape)
+            hidden = ~np.broadcast_to(allowed.astype(bool), grid.shape)
         except ValueError:
-            raise ValueError(f"mask {tuple(np.shape(mask))} does not broadcast to matrices {tuple(np.shape(matrices))}") from None
+            raise ValueError(f"mask {_shape(mask)} does not broadcast to matrices {_shape(matrices)}") from None
         grid = np.ma.array(grid, mask=hidden)
     shown = np.ma.compressed(grid)
     if not np.isfinite(shown).all():
@@ -50,9 +57,14 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
     queries = _panel_labels(query_labels, n_queries, n_down * n_across, "query_labels", "rows")
     keys = _panel_labels(key_labels, n_keys, n_down * n_across, "key_labels", "columns")
     titles = _panel_titles(titles, n_down, n_across)
+    _check_colours(cmap, vmin, vmax)
     # One scale for all panels: with a scale each, the colour bar would be wrong for all but the last.
     vmin = min(0.0, float(shown.min(initial=0.0))) if vmin is None else vmin
     vmax = float(shown.max()) if vmax is None and shown.size else 1.0 if vmax is None else vmax
+    if vmin == vmax:                                                     # one value only: matplotlib would take the middle colour
+        vmax = vmin + 1.0
+    if vmin > vmax:
+        raise ValueError(f"the colour scale must not end below its start: vmin {vmin:g}, vmax {vmax:g}; give both, or neither")
     if annot is None:
         annot = n_queries * n_keys <= 36 and n_down * n_across <= 2
     figure = new_figure(figsize or _figsize(grid.shape, queries[0], keys[0], annot))
@@ -62,9 +74,10 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
         written = rounded(np.ma.filled(matrix, 0), 2)                    # the digits that the description has
         ax.set_facecolor("0.93")
         ax.patch.set(hatch="////", edgecolor="0.7")                     # shows wherever a cell is masked
-        seaborn.heatmap(np.ma.filled(matrix, np.nan), mask=np.ma.getmaskarray(matrix), ax=ax, cmap=cmap, vmin=vmin,
-                        vmax=vmax, cbar=False, annot=written if annot else False, fmt=".2f", annot_kws={"size": 8}, linewidths=0.5,
-                        linecolor="white", xticklabels=keys[panel], yticklabels=queries[panel])
+        with matplotlib.rc_context({"text.parse_math": False}):          # a token may hold a dollar sign
+            seaborn.heatmap(np.ma.filled(matrix, np.nan), mask=np.ma.getmaskarray(matrix), ax=ax, cmap=cmap, vmin=vmin,
+                            vmax=vmax, cbar=False, annot=written if annot else False, fmt=".2f", annot_kws={"size": 8},
+                            linewidths=0.5, linecolor="white", xticklabels=keys[panel], yticklabels=queries[panel])
         ax.set_title(titles[panel], fontsize=10)
         ax.tick_params(labelsize=9, length=0)
         if max(map(len, keys[panel])) > 2:                               # slanted, each label ending at its own column
@@ -73,6 +86,8 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
         else:
             ax.tick_params(axis="x", rotation=0)
         ax.tick_params(axis="y", rotation=0)
+        for label in [*ax.get_xticklabels(), *ax.get_yticklabels()]:
+            label.set_parse_math(False)
         if ax.get_subplotspec().is_last_row():
             ax.set_xlabel(xlabel)
         if ax.get_subplotspec().is_first_col():
@@ -87,13 +102,22 @@ def plot(X, Y=None, xlabel="", ylabel="", legend=None, xscale="linear", yscale="
 
     legend: a name for each curve. digits, rows: see helpers.describe; None and [] where curves differ between machines.
     """
-    curves = _curves(X if Y is None else Y)
-    xs = [range(len(curve)) for curve in curves] if Y is None else _curves(X)
+    curves = _curves(X if Y is None else Y, "X" if Y is None else "Y")
+    xs = [range(len(curve)) for curve in curves] if Y is None else _curves(X, "X")
     if len(xs) not in (1, len(curves)):
         raise ValueError(f"X holds {len(xs)} sets of x values for {len(curves)} curves; give one, or one for each")
-    names = list(legend) if legend is not None else [None] * len(curves)
+    for i, curve in enumerate(curves):
+        if len(xs[i % len(xs)]) != len(curve):
+            raise ValueError(f"X has {len(xs[i % len(xs)])} x values for a curve of {len(curve)}; both need the same number")
+    legend = [legend] if isinstance(legend, str) else legend
+    names = [None] * len(curves) if legend is None else _listed("legend", legend)
     if len(names) != len(curves):
         raise ValueError(f"legend has {len(names)} names for {len(curves)} curves")
+    for name, scale in (("xscale", xscale), ("yscale", yscale)):
+        if scale not in ("linear", "log"):
+            raise ValueError(f'{name} must be "linear" or "log"; got {scale!r}')
+    if not isinstance(markers, str) or markers not in matplotlib.markers.MarkerStyle.markers:
+        raise ValueError(f'markers must be a marker of matplotlib, such as "o", "s" or "" for none; got {markers!r}')
     figure = new_figure(figsize)
     ax = figure.subplots()
     for i, (curve, name) in enumerate(zip(curves, names)):
@@ -109,6 +133,10 @@ def plot(X, Y=None, xlabel="", ylabel="", legend=None, xscale="linear", yscale="
 
 def new_figure(figsize):
     """A Figure that does not belong to pyplot (so nothing is drawn twice) and whose parts never overlap."""
+    if not isinstance(figsize, (list, tuple)) or len(figsize) != 2:
+        raise ValueError(f"figsize must be two numbers, width and height in inches; got {figsize!r}")
+    for inches in figsize:                                               # 2^16 pixels are more than the picture's format takes
+        check_number(0.1, 300, figsize=inches)
     fonts.use_chinese()
     return Figure(figsize=figsize, dpi=PIXELS_PER_INCH, layout="constrained")
 
@@ -149,18 +177,51 @@ def describe_plain_figures():
     Figure._repr_pretty_ = lambda figure, printer, cycle: printer.text(describe(figure))
 
 
-def to_array(values):
+def to_array(values, name="values"):
     """A float64 array of a tensor of any device and type, or of anything numpy takes; the caller's stays as it is."""
     if isinstance(values, torch.Tensor):
+        if values.is_meta or values.is_complex():
+            raise ValueError(f"{name} must hold real numbers, but is a tensor of {values.dtype} on {values.device}")
         values = values.detach().cpu()
         values = values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
     if isinstance(values, (list, tuple)):
-        values = [to_array(value) for value in values]
-    return np.asarray(values, dtype=float)
+        values = [to_array(value, name) for value in values]
+    try:
+        if np.iscomplexobj(values):
+            raise TypeError
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        shapes = [value.shape for value in values] if isinstance(values, list) else []
+        got = f"rows of different shapes: {shapes}" if len(set(shapes)) > 1 else f"{values!r:.100}"
+        raise ValueError(f"{name} must hold real numbers in rows of one length; got {got}") from None
+
+
+def check_finite(name, array):
+    """Refuse nan and infinite values: they leave a hole in a curve."""
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds {int((~np.isfinite(array)).sum())} values that are nan or infinite")
+
+
+def _shape(values):
+    return to_array(values).shape
+
+
+def _listed(name, values):
+    if not hasattr(values, "__iter__"):
+        raise ValueError(f"{name} must be a list, got {what(values)}")
+    return values.tolist() if isinstance(values, (torch.Tensor, np.ndarray)) else list(values)
+
+
+def _check_colours(cmap, vmin, vmax):
+    if isinstance(cmap, str) and cmap not in matplotlib.colormaps or not isinstance(cmap, (str, matplotlib.colors.Colormap)):
+        raise ValueError(f'cmap must be a colour map of matplotlib, such as "Reds", "Blues" or "RdBu_r"; got {cmap!r}')
+    for name, end in (("vmin", vmin), ("vmax", vmax)):
+        if end is not None:
+            check_number(-math.inf, math.inf, **{name: end})
 
 
 def _grid(values, name):
-    array = to_array(values)
+    array = to_array(values, name)
     if array.ndim not in (2, 3, 4) or 0 in array.shape:
         raise ValueError(f"{name} must be (queries, keys), (n, queries, keys) or (rows, columns, queries, keys), none of "
                          f"them 0; got shape {array.shape}")
@@ -171,7 +232,10 @@ def _panel_labels(labels, n, panels, name, axis):
     """A list of n labels for each panel."""
     if labels is None:
         labels = [str(i) for i in range(n)]
+    labels = _listed(name, labels)
     shared = not any(isinstance(label, (list, tuple)) for label in labels)
+    if not shared and not all(isinstance(label, (list, tuple)) for label in labels):
+        raise ValueError(f"{name} must be labels, or a list of labels for each heatmap, not both; got {labels!r}")
     per_panel = [[str(label) for label in some] for some in ([labels] * panels if shared else labels)]
     if len(per_panel) != panels or any(len(some) != n for some in per_panel):
         raise ValueError(f"{name} must be {n} labels, one for each of the {axis}, or {panels} such lists, one for each "
@@ -182,7 +246,7 @@ def _panel_labels(labels, n, panels, name, axis):
 def _panel_titles(titles, n_down, n_across):
     if titles is None:
         return [""] * (n_down * n_across)
-    titles = [titles] if isinstance(titles, str) else list(titles)
+    titles = [titles] if isinstance(titles, str) else _listed("titles", titles)
     if len(titles) == n_across:
         return titles + [""] * (n_across * (n_down - 1))
     if len(titles) != n_down * n_across:
@@ -201,11 +265,14 @@ def _figsize(shape, queries, keys, annot):
             max(1.9, n_down * (n_queries * cell + below) + 0.5))
 
 
-def _curves(values):
+def _curves(values, name):
     """A list of curves from one curve or several."""
-    if isinstance(values, (list, tuple)) and len(values) and np.ndim(to_array(values[0])) == 1:
-        return [to_array(curve) for curve in values]
-    array = to_array(values)
-    if array.ndim not in (1, 2):
-        raise ValueError(f"a plot takes one curve or a list of curves, got shape {array.shape}")
-    return [array] if array.ndim == 1 else list(array)
+    several = isinstance(values, (list, tuple)) and len(values) and any(to_array(value, name).ndim for value in values)
+    curves = [to_array(curve, name) for curve in values] if several else to_array(values, name)
+    curves = [curves] if not several and curves.ndim == 1 else list(curves) if several or curves.ndim == 2 else []
+    if not curves or any(curve.ndim != 1 or not curve.size for curve in curves):
+        got = [curve.shape for curve in curves] if curves else to_array(values, name).shape
+        raise ValueError(f"{name} must be one curve or a list of curves, each a row of numbers, at least one; got shape {got}")
+    for curve in curves:
+        check_finite(name, curve)
+    return curves

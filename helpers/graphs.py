@@ -3,6 +3,7 @@ import seaborn
 from matplotlib.ticker import NullLocator
 
 from helpers.figures import new_figure, show
+from helpers.guards import check_sizes
 
 
 def layer_graphs(n, k):
@@ -38,6 +39,7 @@ def shortest_path(edges, layers, n):
 
 def draw_graphs(n=5, k=3):
     """The three graphs side by side, a shortest way from the first token to the last output in colour."""
+    check_sizes(n=n, k=k)
     if n < 2 or k < 3 or k % 2 == 0:
         raise ValueError(f"n must be at least 2 and k an odd number from 3 on, got n = {n}, k = {k}")
     figure = new_figure((8.5, 3.6))

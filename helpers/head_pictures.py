@@ -4,6 +4,7 @@ import numpy as np
 import seaborn
 
 from helpers.figures import new_figure, show, to_array
+from helpers.guards import check_sizes
 
 
 def show_by_head(matrices, titles, num_hiddens, num_heads, row="token"):
@@ -12,7 +13,16 @@ def show_by_head(matrices, titles, num_hiddens, num_heads, row="token"):
     matrices: (n, width) each, with numbers from torch.arange(...).reshape(1, n, num_hiddens), in whatever order they
     have got into. There, number v stands in column v % num_hiddens, so that is how its head is known.
     """
-    matrices = [to_array(matrix) for matrix in matrices]
+    check_sizes(num_hiddens=num_hiddens, num_heads=num_heads)
+    if num_hiddens % num_heads:
+        raise ValueError(f"num_hiddens {num_hiddens} must be a multiple of num_heads {num_heads}")
+    matrices = [to_array(matrix, "matrices") for matrix in matrices]
+    for matrix in matrices:
+        if matrix.ndim != 2 or not matrix.size or matrix.min() < 0 or (matrix % 1).any():
+            raise ValueError("matrices must be a list of matrices (n, width) of whole numbers from 0, such as [X[0]] for X of "
+                             f"torch.arange(...).reshape(1, n, num_hiddens); got one of shape {matrix.shape}")
+    if isinstance(titles, str) or len(titles) != len(matrices) or not matrices:
+        raise ValueError(f"titles must be a list of {len(matrices)}, one for each of the matrices; got {titles!r}")
     highest = int(max(matrix.max() for matrix in matrices))
     palette = seaborn.color_palette("colorblind", num_heads)
     head_of = (np.arange(highest + 1) % num_hiddens) // (num_hiddens // num_heads)

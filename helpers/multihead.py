@@ -1,9 +1,12 @@
 """Multi-head attention: several attentions side by side, computed as one."""
+import numbers
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from helpers.attention import DotProductAttention, attend_mask, check_qkv, check_width
+from helpers.guards import check_number, check_sizes, guard, guard_sizes, what
 
 
 def transpose_qkv(X, num_heads):
@@ -12,7 +15,7 @@ def transpose_qkv(X, num_heads):
     Head 0 gets the first columns, head 1 the next, and so on; the heads of one example come one after the other.
     Raises ValueError where num_hiddens is no multiple of num_heads.
     """
-    check_heads(X.shape[-1], num_heads)
+    check_heads(X, num_heads)
     X = X.unflatten(-1, (num_heads, -1))                                 # (batch, n, heads, width of a head)
     X = X.permute(0, 2, 1, 3)                                            # (batch, heads, n, width of a head)
     return X.flatten(0, 1)                                               # (batch * heads, n, width of a head)
@@ -20,9 +23,7 @@ def transpose_qkv(X, num_heads):
 
 def transpose_output(X, num_heads):
     """Undo transpose_qkv: (batch * num_heads, n, width of a head) -> (batch, n, num_hiddens)."""
-    if num_heads < 1 or X.shape[0] % num_heads:
-        raise ValueError(f"X {tuple(X.shape)} must start with batch * num_heads; {X.shape[0]} is no multiple of "
-                         f"num_heads {num_heads}")
+    check_heads(X, num_heads, axis=0)
     X = X.unflatten(0, (-1, num_heads))                                  # (batch, heads, n, width of a head)
     X = X.permute(0, 2, 1, 3)                                            # (batch, n, heads, width of a head)
     return X.flatten(2)                                                  # (batch, n, num_hiddens): heads side by side
@@ -49,9 +50,9 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None, need_weights=True):
         check_qkv(queries, keys, values)
-        check_width("queries", queries, self.W_q.in_features, "query_size")
-        check_width("keys", keys, self.W_k.in_features, "key_size")
-        check_width("values", values, self.W_v.in_features, "value_size")
+        check_width("queries", queries, self.W_q, "query_size")
+        check_width("keys", keys, self.W_k, "key_size")
+        check_width("values", values, self.W_v, "value_size")
         mask = mask_for_heads(queries, keys, self.num_heads, valid_lens, mask)
         queries = transpose_qkv(self.W_q(queries), self.num_heads)       # (batch * heads, queries, width of a head)
         keys = transpose_qkv(self.W_k(keys), self.num_heads)             # (batch * heads, keys, width of a head)
@@ -85,12 +86,36 @@ def fused_attention(queries, keys, values, mask=None, dropout=0.0):
     return output.masked_fill(empty, 0)
 
 
-def check_heads(num_hiddens, num_heads):
-    """Refuse a width that the heads cannot share evenly."""
-    if num_heads < 1:
-        raise ValueError(f"num_heads must be at least 1, got {num_heads}")
-    if num_hiddens % num_heads:
-        below = num_hiddens // num_heads * num_heads
-        near = f"{below} or {below + num_heads}" if below else f"{num_heads}"
-        raise ValueError(f"num_hiddens must be a multiple of num_heads, so that all heads are equally wide: {num_hiddens} "
-                         f"is no multiple of {num_heads}, {near} would do")
+def _check_for_heads(queries, keys, num_heads, **masks):                 # attend_mask checks these
+    check_qkv(queries, keys, keys)
+    check_sizes(num_heads=num_heads)
+
+
+def _check_fused(queries, keys, values, mask, dropout):
+    check_qkv(queries, keys, values, mask)
+    check_width("keys", keys, queries.shape[-1], "the queries' width")
+    check_number(0, 1, dropout=dropout)
+
+
+guard_sizes(MultiHeadAttention)
+mask_for_heads = guard(mask_for_heads, _check_for_heads)
+fused_attention = guard(fused_attention, _check_fused)
+
+
+def check_heads(width, num_heads, axis=-1):
+    """Refuse a width that the heads cannot share evenly. width: a number, or a tensor (batch, n, width) and which axis of it."""
+    check_sizes(num_heads=num_heads)
+    shape = ""
+    if not isinstance(width, numbers.Integral):
+        if not isinstance(width, torch.Tensor) or width.ndim != 3:
+            raise ValueError(f"X must be a tensor with three axes, (batch, n, num_hiddens) or (batch * num_heads, n, width of a "
+                             f"head); got {what(width)}")
+        shape, width = f"X {tuple(width.shape)}: ", width.shape[axis]
+    if width % num_heads == 0:
+        return
+    if axis == 0:
+        raise ValueError(f"{shape}the first axis must be batch * num_heads, but {width} is no multiple of num_heads {num_heads}")
+    below = width // num_heads * num_heads
+    near = f"{below} or {below + num_heads}" if below else f"{num_heads}"
+    raise ValueError(f"{shape}num_hiddens must be a multiple of num_heads, so that all heads are equally wide: {width} "
+                     f"is no multiple of {num_heads}, {near} would do")

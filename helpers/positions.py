@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from helpers.attention import DotProductAttention
+from helpers.guards import check_sizes, guard, guard_sizes, holds, what
 
 
 def position_angles(steps, width, device=None):
@@ -104,23 +105,43 @@ class ALiBiAttention(DotProductAttention):
 
 def alibi_slopes(num_heads):
     """The slopes of the paper: 2^(-8h / num_heads) for h = 1, 2, ...; 1/2 to 1/256 for 8 heads."""
+    check_sizes(num_heads=num_heads)
     return [2 ** (-8 * h / num_heads) for h in range(1, num_heads + 1)]
 
 
 def check_table(num_hiddens, max_len):
     """Refuse an empty table."""
-    for name, number in (("num_hiddens", num_hiddens), ("max_len", max_len)):
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")
+    check_sizes(num_hiddens=num_hiddens, max_len=max_len)
+
+
+def _check_angles(steps, width, device):
+    check_sizes(least=0, steps=steps)
+    check_sizes(width=width)
+
+
+def _check_slope_list(slopes, **others):
+    try:
+        numbers = torch.as_tensor(slopes, dtype=torch.float32)
+    except (TypeError, ValueError, RuntimeError):
+        numbers = None
+    if numbers is None or numbers.ndim != 1 or not len(numbers) or holds(numbers, lambda numbers: ~numbers.isfinite()):
+        raise ValueError(f"slopes must be a list of finite numbers, one for each head, such as alibi_slopes(num_heads) gives; "
+                         f"got {slopes!r}")
+
+
+position_angles = guard(position_angles, _check_angles)
+ALiBiAttention.__init__ = guard(ALiBiAttention.__init__, _check_slope_list)
+guard_sizes(PositionalEncoding, LearnedPositionalEncoding, ALiBiAttention)
 
 
 def check_steps(X, P):
     """Refuse an X without a row of P for each of its steps; broadcasting would hide some of these mistakes."""
     max_len, num_hiddens = P.shape[1:]
     if not isinstance(X, torch.Tensor) or X.ndim != 3 or not X.is_floating_point():
-        what = f"shape {tuple(X.shape)}, {X.dtype}" if isinstance(X, torch.Tensor) else type(X).__name__
         raise ValueError(f"X must be floating-point numbers (batch, steps, {num_hiddens}), embeddings and not token ids; "
-                         f"got {what}")
+                         f"got {what(X)}")
+    if P.is_meta and not X.is_meta:
+        raise ValueError(f"X is on {X.device}, but the positions are on meta, where tensors hold no numbers")
     if X.shape[2] != num_hiddens:
         raise ValueError(f"X has width {X.shape[2]}, shape {tuple(X.shape)}; it must be {num_hiddens}, num_hiddens")
     if X.shape[1] > max_len:
@@ -130,6 +151,8 @@ def check_steps(X, P):
 
 def check_pairs(X):
     """Refuse rows whose columns do not come in pairs."""
+    if not isinstance(X, torch.Tensor) or not X.is_floating_point():     # whole numbers would be turned by 0 or 1 only
+        raise ValueError(f"X must be a tensor of floating-point numbers (..., steps, width); got {what(X)}")
     if X.ndim < 2 or X.shape[-1] % 2:
         raise ValueError("X must be (..., steps, width) with an even width, since its columns are turned in pairs; "
                          f"got shape {tuple(X.shape)}")

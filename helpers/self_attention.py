@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from helpers.attention import DotProductAttention, check_width
+from helpers.guards import check_sizes, guard_sizes
 
 
 class SelfAttention(nn.Module):
@@ -27,22 +28,18 @@ class SelfAttention(nn.Module):
         return self.attention.attention_weights
 
     def forward(self, X, valid_lens=None, mask=None):
-        check_sequence(X, self.W_q.in_features)
+        check_sequence(X, self.W_q)
         queries = self.W_q(X)                                            # (batch, n, d_k)
         keys = self.W_k(X)                                               # (batch, n, d_k)
         values = self.W_v(X)                                             # (batch, n, d_v)
         return self.attention(queries, keys, values, valid_lens, mask)   # (batch, n, d_v)
 
 
-def check_sizes(**sizes):
-    """Refuse widths that are no whole numbers from 1."""
-    for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise ValueError(f"{name} must be a whole number, at least 1; got {size!r}")
+guard_sizes(SelfAttention)
 
 
 def check_sequence(X, num_hiddens):
-    """Refuse what is not a batch of sequences of vectors."""
+    """Refuse what is not a batch of sequences of vectors. num_hiddens: their width, or the linear layer that takes them."""
     if not isinstance(X, torch.Tensor) or X.ndim != 3:
         got = f"shape {tuple(X.shape)}" if isinstance(X, torch.Tensor) else type(X).__name__
         raise ValueError(f"X must be a tensor (batch, n, num_hiddens), a vector for each token; got {got}. A single "

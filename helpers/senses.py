@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from helpers.guards import check_ids, check_sizes, check_words, guard, guard_sizes
 from helpers.self_attention import SelfAttention
 
 SENSES = ("食物 food", "公司 company", "不明 unclear")
@@ -59,6 +60,7 @@ def make_sentences(n, seed, held_out=False):
 
     Frame and sense are drawn independently of each other, so a frame says nothing about the sense.
     """
+    check_sizes(least=0, n=n, seed=seed)
     rng = random.Random(seed)
     sentences = []
     for _ in range(n):
@@ -76,6 +78,10 @@ def make_sentences(n, seed, held_out=False):
 
 def to_ids(sentences, device=None):
     """Lists of tokens as ids (batch, n), filled up with <pad>, and their lengths (batch,)."""
+    if isinstance(sentences, str) or not len(sentences):
+        raise ValueError(f"sentences must be a list of at least one list of words; got {sentences!r}")
+    for tokens in sentences:
+        check_words("tokens", tokens)
     unknown = sorted({token for tokens in sentences for token in tokens} - set(INDEX))
     if unknown:
         raise ValueError(f"the model has never seen {unknown}; it knows {' '.join(TOKENS[1:])}")
@@ -86,7 +92,11 @@ def to_ids(sentences, device=None):
 
 def gloss(tokens):
     """The tokens of a sentence, each with its English meaning."""
+    check_words("tokens", tokens)
     glosses = {**WORDS, **OTHER_GLOSSES}
+    unknown = [token for token in tokens if token not in glosses]
+    if unknown:
+        raise ValueError(f"tokens hold {unknown}, which are no words of this corpus: {' '.join(glosses)}")
     return " | ".join(f"{token} {glosses[token]}" for token in tokens)
 
 
@@ -116,13 +126,18 @@ class SenseModel(nn.Module):
 
 def sense_batches(sentences, batch_size, device=None):
     """Batches without end, in random order: ids (batch, n), lengths, the noun's position and its sense (batch,)."""
+    _check_sentences(sentences)
+    check_sizes(batch_size=batch_size)
     ids, lens = to_ids([sentence.tokens for sentence in sentences], device)
     nouns = torch.tensor([sentence.noun for sentence in sentences], device=device)
     senses = torch.tensor([sentence.sense for sentence in sentences], device=device)
-    while True:
-        for chosen in torch.randperm(len(sentences)).split(batch_size):
-            chosen = chosen.to(ids.device)
-            yield ids[chosen], lens[chosen], nouns[chosen], senses[chosen]
+
+    def endless():
+        while True:
+            for chosen in torch.randperm(len(sentences)).split(batch_size):
+                chosen = chosen.to(ids.device)
+                yield ids[chosen], lens[chosen], nouns[chosen], senses[chosen]
+    return endless()
 
 
 def sense_loss(model, batch, mask=None):
@@ -138,9 +153,24 @@ def read_nouns(model, sentences, device=None, mask=None):
 
     Returns the sense (batch,), the state (batch, num_hiddens) and the row of attention weights (batch, n) of the noun.
     """
+    _check_sentences(sentences)
     ids, lens = to_ids([sentence.tokens for sentence in sentences], device)
     states = model.states(ids, lens, mask)
     batch = torch.arange(len(sentences))
     nouns = torch.tensor([sentence.noun for sentence in sentences])
     return (model.read_out(states).cpu()[batch, nouns].argmax(dim=-1), states.cpu()[batch, nouns],
             model.attention.attention_weights.cpu()[batch, nouns])
+
+
+# ------------------------------------------------------------------ wrong input, refused by name
+def _check_sentences(sentences):
+    if not isinstance(sentences, (list, tuple)) or not sentences or not all(isinstance(one, Sentence) for one in sentences):
+        raise ValueError(f"sentences must be a list of at least one Sentence, as make_sentences gives them; got {sentences!r:.200}")
+
+
+def _check_states(self, ids, **others):
+    check_ids("ids", ids, self.embedding)
+
+
+guard_sizes(SenseModel)
+SenseModel.states = guard(SenseModel.states, _check_states)

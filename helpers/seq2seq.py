@@ -4,6 +4,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from helpers.guards import check_ids, check_sizes, guard, guard_sizes, holds, what
 from helpers.translation import BOS_ID, PAD_ID, to_batch
 
 
@@ -63,6 +64,8 @@ class Translator(nn.Module):
 
 def translation_loss(model, batch):
     """Mean cross-entropy for each target token, given the true ones before it (teacher forcing)."""
+    if not isinstance(batch, (list, tuple)) or len(batch) != 3:
+        raise ValueError(f"batch must be source ids, their lengths and target ids, as to_batch returns them; got {what(batch)}")
     source, valid_lens, target = batch
     before = torch.cat([torch.full_like(target[:, :1], BOS_ID), target[:, :-1]], dim=1)
     logits = model(source, valid_lens, before)              # (batch, m, target_size)
@@ -94,6 +97,7 @@ def grade_translations(model, pairs, device=None):
     Alignment accuracy is the share of French words, <eos> aside, whose strongest key is the English word that says the
     same; None for a model without attention.
     """
+    _check_translator(model)
     source, valid_lens, target = to_batch(pairs, device)
     written, weights = translate(model, source, valid_lens, max_len=target.shape[1])
     exact = ((written == target) | (target == PAD_ID)).all(dim=1).float().mean().item()
@@ -102,3 +106,63 @@ def grade_translations(model, pairs, device=None):
     strongest = weights.argmax(dim=-1).tolist()             # (batch, m)
     hits = [row[t] == english for row, pair in zip(strongest, pairs) for t, english in enumerate(pair.alignment[:-1])]
     return exact, sum(hits) / len(hits)
+
+
+# ------------------------------------------------------------------ wrong input, refused by name
+def check_lens(valid_lens, ids):
+    """Refuse lengths that do not say how many of the ids of each example are real."""
+    batch, n = ids.shape
+    if not isinstance(valid_lens, torch.Tensor) or valid_lens.shape != (batch,) or valid_lens.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"valid_lens must be a tensor of whole numbers (batch,) = ({batch},), one length for each example; got "
+                         f"{what(valid_lens)}")
+    if valid_lens.is_meta and not ids.is_meta:
+        raise ValueError(f"valid_lens is on meta, where tensors hold no numbers; the ids are on {ids.device}")
+    if holds(valid_lens, lambda lens: (lens < 1) | (lens > n)):
+        raise ValueError(f"valid_lens must be from 1 to {n}, the number of tokens; got {valid_lens.tolist()}")
+
+
+def _check_source(self, source, valid_lens):
+    check_ids("source", source, self.embedding)
+    check_lens(valid_lens, source)
+
+
+def _check_target(self, target, **others):
+    check_ids("target", target, self.embedding)
+
+
+def _check_attention(attention, num_hiddens, **others):
+    check_even(num_hiddens)
+    if attention is not None and not isinstance(attention, nn.Module):
+        raise ValueError(f"attention must be a module, such as DotProductAttention(0.0), or None; got {what(attention)}")
+
+
+def check_even(num_hiddens, **others):
+    """Refuse a width that two directions cannot share."""
+    check_sizes(num_hiddens=num_hiddens)
+    if num_hiddens % 2:
+        raise ValueError(f"num_hiddens must be even, since each direction gives half of a state; got {num_hiddens}")
+
+
+def _check_batches_agree(self, source, valid_lens, target):
+    check_ids("target", target, self.embedding)
+    if isinstance(source, torch.Tensor) and len(source) != len(target):
+        raise ValueError(f"source {tuple(source.shape)} and target {tuple(target.shape)} must hold the same examples")
+
+
+def _check_translator(model):
+    if not hasattr(model, "encoder") or not hasattr(model, "decode"):
+        raise ValueError(f"model must be a Translator, got {what(model)}")
+
+
+def _check_translate(model, source, valid_lens, max_len):
+    _check_translator(model)
+    check_sizes(max_len=max_len)
+
+
+guard_sizes(Encoder, Translator)
+Encoder.__init__ = guard(Encoder.__init__, check_even)
+Translator.__init__ = guard(Translator.__init__, _check_attention)
+Encoder.forward = guard(Encoder.forward, _check_source)
+Translator.decode = guard(Translator.decode, _check_target)
+Translator.forward = guard(Translator.forward, _check_batches_agree)
+translate = guard(translate, _check_translate)

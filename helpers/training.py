@@ -1,11 +1,14 @@
 """One training loop for all lessons, with a progress bar that is live and leaves nothing behind."""
 import contextlib
 import itertools
+import math
 import sys
 import time
 
 import torch
 from torch import nn
+
+from helpers.guards import check_callable, check_number, check_sizes, what
 
 
 def train(model, loss, batches, steps, lr, weight_decay=0.0, one_cycle=True):
@@ -15,8 +18,7 @@ def train(model, loss, batches, steps, lr, weight_decay=0.0, one_cycle=True):
     lr: the learning rate of AdamW; with one_cycle the highest one, reached after 30 % of the steps (Smith and Topin
     2018), else constant. Gradients are clipped at norm 1. Afterwards, and after an interruption, the model is in eval mode.
     """
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
+    _check(model, loss, batches, steps, lr, weight_decay)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=steps) if one_cycle else None
     model.train()
@@ -25,6 +27,7 @@ def train(model, loss, batches, steps, lr, weight_decay=0.0, one_cycle=True):
         with one_thread(), progress(steps) as bar:
             for batch in itertools.islice(batches, steps):
                 value = loss(model, batch)
+                _check_loss(value)
                 optimizer.zero_grad()
                 value.backward()
                 nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -38,6 +41,23 @@ def train(model, loss, batches, steps, lr, weight_decay=0.0, one_cycle=True):
     if len(losses) < steps:
         raise ValueError(f"batches ended after {len(losses)} of {steps} steps")
     return torch.stack(losses).tolist()
+
+
+def _check(model, loss, batches, steps, lr, weight_decay):
+    check_sizes(steps=steps)
+    check_number(0, math.inf, lr=lr, weight_decay=weight_decay)
+    check_callable(loss=loss)
+    if not isinstance(model, nn.Module) or not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError(f"model must be a module with parameters to train, got {what(model)}")
+    if isinstance(batches, torch.Tensor) or not hasattr(batches, "__iter__"):
+        raise ValueError(f"batches must be an iterable of batches, such as a list or a generator; got {what(batches)}")
+
+
+def _check_loss(value):
+    if not isinstance(value, torch.Tensor) or value.ndim != 0 or not value.requires_grad:
+        lost = ", without a gradient" if isinstance(value, torch.Tensor) and not value.requires_grad else ""
+        raise ValueError("loss(model, batch) must return one number with a gradient, a scalar tensor such as F.cross_entropy "
+                         f"gives; got {what(value)}{lost}")
 
 
 @contextlib.contextmanager

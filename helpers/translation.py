@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import torch
 
+from helpers.guards import check_sizes, check_words
+
 # English -> French; where French agrees with the noun, (masculine, feminine).
 DETERMINERS = {"the": ("le", "la"), "a": ("un", "une"), "this": ("ce", "cette"), "my": ("mon", "ma")}
 SIZES = {"big": ("grand", "grande"), "small": ("petit", "petite"), "pretty": ("joli", "jolie")}
@@ -44,13 +46,17 @@ class Vocabulary:
         return len(self.tokens)
 
     def to_ids(self, sentence):
+        check_words("sentence", sentence)
         unknown = [token for token in sentence if token not in self.index]
         if unknown:
             raise ValueError(f"the model has never seen {unknown}; it knows {' '.join(self.tokens[3:])}")
         return [self.index[token] for token in sentence]
 
     def to_tokens(self, ids):
-        return [self.tokens[i] for i in ids]
+        numbers = torch.as_tensor(ids)
+        if numbers.is_floating_point() or numbers.ndim != 1 or ((numbers < 0) | (numbers >= len(self))).any():
+            raise ValueError(f"ids must be a row of whole numbers from 0 to {len(self) - 1}, the size of this vocabulary; got {ids}")
+        return [self.tokens[i] for i in numbers.tolist()]
 
 
 def _forms(words):
@@ -68,6 +74,9 @@ def make_pairs(n, seed, held_out=False, exclude=()):
     held_out: False avoids the colour-noun pairs in HELD_OUT, True has one in every sentence.
     exclude: pairs of which none is drawn again, such as those trained on.
     """
+    check_sizes(least=0, n=n, seed=seed)
+    if exclude:
+        check_pairs_given(exclude)
     rng = random.Random(seed)
     seen = {tuple(pair.english) for pair in exclude}
     pairs = []
@@ -90,6 +99,12 @@ def _noun_phrase(rng):
 
 def translate_by_rule(english):
     """The Pair of an English sentence of this grammar: French order, French gender, and who stands for whom."""
+    check_words("english", english)
+    words = {**DETERMINERS, **SIZES, **COLOURS, **NOUNS, **VERBS, **ADVERBS}
+    unknown = [word for word in english if word not in words]
+    if unknown or not english or english[-1] not in NOUNS:
+        raise ValueError(f"english must be a sentence of this grammar, which ends with a noun; got {' '.join(english)!r}" +
+                         (f", where {unknown} are no words of it" if unknown else ""))
     order, phrase = [], []                                               # order: English positions in French order
     for i, word in enumerate(english):
         if word in NOUNS:
@@ -105,7 +120,6 @@ def translate_by_rule(english):
     for i in reversed(range(len(english))):
         noun = english[i] if english[i] in NOUNS else noun
         gender[i] = int(noun in FEMININE)
-    words = {**DETERMINERS, **SIZES, **COLOURS, **NOUNS, **VERBS, **ADVERBS}
     forms = [words[english[i]] for i in order]
     french = [form if isinstance(form, str) else form[gender[i]] for i, form in zip(order, forms)]
     return Pair([*english, EOS], [*french, EOS], [*order, len(english)])
@@ -113,6 +127,7 @@ def translate_by_rule(english):
 
 def to_batch(pairs, device=None):
     """Pairs as tensors: English ids (batch, n), their lengths (batch,), French ids (batch, m); filled up with <pad>."""
+    check_pairs_given(pairs)
     english = [ENGLISH.to_ids(pair.english) for pair in pairs]
     french = [FRENCH.to_ids(pair.french) for pair in pairs]
     lens = torch.tensor([len(ids) for ids in english], device=device)
@@ -121,9 +136,21 @@ def to_batch(pairs, device=None):
 
 def shuffled_batches(pairs, batch_size, device=None):
     """Batches without end: all pairs in random order, then all of them again in another."""
-    while True:
-        for chosen in torch.randperm(len(pairs)).split(batch_size):
-            yield to_batch([pairs[i] for i in chosen], device)
+    check_pairs_given(pairs)
+    check_sizes(batch_size=batch_size)
+
+    def endless():
+        while True:
+            for chosen in torch.randperm(len(pairs)).split(batch_size):
+                yield to_batch([pairs[i] for i in chosen], device)
+    return endless()
+
+
+def check_pairs_given(pairs):
+    """Refuse what is not a list of at least one Pair."""
+    if not isinstance(pairs, (list, tuple)) or not pairs or not all(isinstance(pair, Pair) for pair in pairs):
+        raise ValueError("pairs must be a list of at least one Pair, as make_pairs and translate_by_rule give them; got "
+                         f"{pairs!r:.200}")
 
 
 def _filled(rows, device):

@@ -75,6 +75,23 @@ def test_one_colour_scale_for_all_panels():
     assert {ax.collections[0].get_clim() for ax in figure.axes[:2]} == {(0.0, WEIGHTS.max().item())}
 
 
+def test_a_map_of_one_value_has_the_colour_of_its_value():
+    """An attention that looks nowhere is white, not the middle of the scale."""
+    assert "from 0.00 to 1.00" in describe(drawn(torch.zeros(2, 3)))
+    assert "from -1.00 to 0.00" in describe(drawn(-torch.ones(2, 3)))
+
+
+def test_tokens_are_no_formulas_and_may_be_tensors():
+    figure = drawn(query_labels=["$\\nothing$", "$5"], key_labels=torch.tensor([7, 8, 9]))
+    assert "$\\nothing$ | $5" in figures.bundle(figure)[0]["text/plain"] and "7 | 8 | 9" in describe(figure)
+
+
+def test_rows_may_be_of_one_panel_only():
+    both = torch.stack([WEIGHTS, WEIGHTS])
+    text = describe(drawn(both, query_labels=[["chat", "noir"], ["le", "chien"]]), digits=None, rows=["chien"])
+    assert text.count("strongest") == 1 and "strongest chien → cat" in text
+
+
 def test_every_token_has_its_label_on_large_maps():
     names = [f"w{i}" for i in range(60)]
     ax = draw_heatmaps(torch.rand(60, 60), "Keys", "Queries", key_labels=names, query_labels=names).axes[0]

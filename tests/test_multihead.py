@@ -198,7 +198,7 @@ def test_dropout_acts_in_training_only_and_not_on_the_stored_weights(need_weight
 def test_a_width_that_heads_cannot_share_is_refused(heads, near):
     with pytest.raises(ValueError, match=f"num_hiddens.*100.*{heads}, {near}"):
         MultiHeadAttention(100, 100, 100, 100, heads, 0.0)
-    with pytest.raises(ValueError, match="num_heads must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="num_heads must be a whole number, at least 1; got 0"):
         MultiHeadAttention(100, 100, 100, 100, 0, 0.0)
 
 

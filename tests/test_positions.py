@@ -67,7 +67,7 @@ def test_what_would_broadcast_or_be_cut_is_refused_by_name(kind, X, said):
 @BOTH
 @pytest.mark.parametrize("wrong", [{"num_hiddens": 0}, {"num_hiddens": 4, "max_len": 0}])
 def test_empty_tables_are_refused_by_name(kind, wrong):
-    with pytest.raises(ValueError, match=f"{list(wrong)[-1]} must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=f"{list(wrong)[-1]} must be a whole number, at least 1; got 0"):
         kind(dropout=0.0, **wrong)
 
 
