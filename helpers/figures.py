@@ -68,13 +68,15 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
     if annot is None:
         annot = n_queries * n_keys <= 36 and n_down * n_across <= 2
     figure = new_figure(figsize or _figsize(grid.shape, queries[0], keys[0], annot))
-    axes = figure.subplots(n_down, n_across, squeeze=False)
+    literally = {"text.parse_math": False}                               # a token may hold dollar signs; a title, formulas
+    with matplotlib.rc_context(literally):
+        axes = figure.subplots(n_down, n_across, squeeze=False)
     for panel, ax in enumerate(axes.flat):
         matrix = grid[panel // n_across, panel % n_across]
         written = rounded(np.ma.filled(matrix, 0), 2)                    # the digits that the description has
         ax.set_facecolor("0.93")
         ax.patch.set(hatch="////", edgecolor="0.7")                     # shows wherever a cell is masked
-        with matplotlib.rc_context({"text.parse_math": False}):          # a token may hold a dollar sign
+        with matplotlib.rc_context(literally):
             seaborn.heatmap(np.ma.filled(matrix, np.nan), mask=np.ma.getmaskarray(matrix), ax=ax, cmap=cmap, vmin=vmin,
                             vmax=vmax, cbar=False, annot=written if annot else False, fmt=".2f", annot_kws={"size": 8},
                             linewidths=0.5, linecolor="white", xticklabels=keys[panel], yticklabels=queries[panel])
@@ -86,8 +88,8 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
         else:
             ax.tick_params(axis="x", rotation=0)
         ax.tick_params(axis="y", rotation=0)
-        for label in [*ax.get_xticklabels(), *ax.get_yticklabels()]:
-            label.set_parse_math(False)
+        for text in (ax.title, ax.xaxis.label, ax.yaxis.label):
+            text.set_parse_math(True)
         if ax.get_subplotspec().is_last_row():
             ax.set_xlabel(xlabel)
         if ax.get_subplotspec().is_first_col():

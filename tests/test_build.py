@@ -179,12 +179,13 @@ def test_elsewhere_set_up_installs_what_is_missing_and_only_that(lesson, with_ad
         class Done: returncode = 0
         def run(command, **options):
             print(command[1:])
-            open("helpers/course.py", "w").write("def start(lang): print('started', lang)")
+            open("helpers/course.py", "w", encoding="utf-8").write("def start(lang): print('started', lang)")
             return Done
         subprocess.run = run
         """) + setup
     script = f"ROOT = {str(build.Path(build.__file__).parent.parent)!r}\n" + script
-    done = subprocess.run([sys.executable, "-I", "-c", script], cwd=tmp_path / "work", capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-I", "-c", script], cwd=tmp_path / "work", capture_output=True, text=True,
+                          encoding="utf-8")
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "['-m', 'pip', 'install', '--no-deps', "
