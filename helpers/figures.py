@@ -57,6 +57,7 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
     queries = _panel_labels(query_labels, n_queries, n_down * n_across, "query_labels", "rows")
     keys = _panel_labels(key_labels, n_keys, n_down * n_across, "key_labels", "columns")
     titles = _panel_titles(titles, n_down, n_across)
+    vmin, vmax = (end.item() if isinstance(end, torch.Tensor) and end.numel() == 1 else end for end in (vmin, vmax))
     _check_colours(cmap, vmin, vmax)
     # One scale for all panels: with a scale each, the colour bar would be wrong for all but the last.
     vmin = min(0.0, float(shown.min(initial=0.0))) if vmin is None else vmin
@@ -118,6 +119,9 @@ def plot(X, Y=None, xlabel="", ylabel="", legend=None, xscale="linear", yscale="
     for name, scale in (("xscale", xscale), ("yscale", yscale)):
         if scale not in ("linear", "log"):
             raise ValueError(f'{name} must be "linear" or "log"; got {scale!r}')
+        lowest = min(min(values) for values in (xs if name == "xscale" else curves))
+        if scale == "log" and lowest <= 0:
+            raise ValueError(f"{name} is logarithmic, where {lowest:g} has no place; all values must be above 0")
     if not isinstance(markers, str) or markers not in matplotlib.markers.MarkerStyle.markers:
         raise ValueError(f'markers must be a marker of matplotlib, such as "o", "s" or "" for none; got {markers!r}')
     figure = new_figure(figsize)

@@ -2,7 +2,6 @@
 
 Each line of BAD: what is given, the call, and words that the message must hold: the argument, what it was, what would do.
 """
-import inspect
 import itertools
 from pathlib import Path
 
@@ -10,16 +9,16 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 from torch import nn
-from torch.nn import functional as F
 
 import helpers
-from helpers import *  # noqa: F403
-from helpers import (AdditiveAttention, ALiBiAttention, Attention, DotProductAttention, Encoder, LearnedPositionalEncoding,
-                     MultiHeadAttention, PositionalEncoding, RotaryAttention, SelfAttention, SenseModel, Translator, alibi_slopes,
+from helpers import (AdditiveAttention, ALiBiAttention, Answerer, Attention, DotProductAttention, Encoder, LearnedPositionalEncoding,
+                     MultiHeadAttention, OrderModel, PositionalEncoding, RotaryAttention, SelfAttention, SenseModel, Translator, alibi_slopes,
                      attend_mask, block_score, count_flops, course, dependence, describe, diagonal_score, draw_heatmaps,
                      fused_attention, grade_translations, longest_chain, mask_for_heads, masked_softmax, path_length, pattern_scores,
                      peak_bytes, plot, position_angles, rotate, seconds, show, show_by_head, show_graphs, show_growth, show_heatmaps,
-                     train, transpose_output, transpose_qkv, translate, translation_loss, try_gpu, vertical_score)
+                     train, transpose_output, transpose_qkv, translate, translation_loss, try_gpu, vertical_score,
+                     without_head)
+from helpers.queues import QUEUE
 from helpers.senses import gloss, make_sentences, read_nouns, sense_batches, to_ids
 from helpers.translation import ENGLISH, make_pairs, shuffled_batches, to_batch, translate_by_rule
 
@@ -73,6 +72,10 @@ def heatmaps(matrices=MATRIX, **options):
 def training(model=None, loss=None, batches=None, steps=1, lr=0.1, **named):
     return train(nn.Linear(4, 1) if model is None else model, loss or (lambda model, batch: model(batch).mean()),
                  [X] if batches is None else batches, steps, lr, **named)
+
+
+def answerer():
+    return Answerer(QUEUE, MultiHeadAttention(8, 8, 8, 8, 2, 0.0), num_hiddens=8)
 
 
 def translator(attention=None):
@@ -228,6 +231,8 @@ BAD = [
     ("block_score: names that are no numbers", lambda: block_score(WEIGHTS, list("aabb")), ["blocks", "'a'"]),
     ("pattern_scores: an offset too far", lambda: pattern_scores(ones(2, 2), [0, 1]), ["offset", "-2", "at least -1"]),
     ("pattern_scores: no offsets", lambda: pattern_scores(WEIGHTS, [0, 0, 1, 1], []), ["offsets", "at least one"]),
+    ("OrderModel: an unknown encoding", lambda: OrderModel("cosine"), ["encoding", "'cosine'", "sinusoidal"]),
+    ("without_head: no such head", lambda: without_head(answerer(), 2), ["head", "0 to 1", "2"]),
     # ------------------------------------------------------------------ costs
     ("count_flops: no function", lambda: count_flops(X), ["function", "(2, 3, 4)"]),
     ("longest_chain: no function", lambda: longest_chain(None, X), ["function", "NoneType"]),
@@ -251,36 +256,36 @@ BAD = [
     ("show_growth: a missing value", lambda: show_growth([1, 2], {"RNN": [1, NAN]}, "FLOPs"), ["'RNN'", "1 values", "nan"]),
     ("show_growth: words", lambda: show_growth(["a", "b"], {"RNN": [1, 2]}, "FLOPs"), ["lengths", "'a'"]),
     # ------------------------------------------------------------------ figures
-    ("heatmaps: one row", lambda: heatmaps(ones(3)), ["matrices", "(queries, keys)", "(3,)"]),
-    ("heatmaps: nothing", lambda: heatmaps([]), ["matrices", "(0,)"]),
-    ("heatmaps: None", lambda: heatmaps(None), ["matrices", "()"]),
-    ("heatmaps: no keys", lambda: heatmaps(ones(2, 0)), ["matrices", "(2, 0)"]),
-    ("heatmaps: five axes", lambda: heatmaps(ones(1, 1, 1, 2, 2)), ["matrices", "(1, 1, 1, 2, 2)"]),
-    ("heatmaps: ragged rows", lambda: heatmaps([[0.5, 0.5], [1.0]]), ["matrices", "(2,)", "(1,)"]),
-    ("heatmaps: panels of two sizes", lambda: heatmaps([ones(2, 2), ones(3, 3)]), ["matrices", "(2, 2)", "(3, 3)"]),
-    ("heatmaps: words", lambda: heatmaps([["a", "b"]]), ["matrices", "'a'"]),
-    ("heatmaps: complex", lambda: heatmaps(ones(2, 2, dtype=torch.complex64)), ["matrices", "complex64"]),
-    ("heatmaps: on meta", lambda: heatmaps(ones(2, 2, **META)), ["matrices", "meta"]),
-    ("heatmaps: a missing value", lambda: heatmaps([[0.5, NAN]]), ["matrices", "1 values", "nan"]),
-    ("heatmaps: -inf before the softmax", lambda: heatmaps([[0.5, float("-inf")]]), ["matrices", "infinite"]),
-    ("heatmaps: a label too few", lambda: heatmaps(key_labels=["a"]), ["key_labels", "2 labels", "['a']"]),
-    ("heatmaps: labels for two panels of one", lambda: heatmaps(query_labels=[["a", "b"], ["c", "d"]]), ["query_labels", "1 such"]),
-    ("heatmaps: labels and lists of labels", lambda: heatmaps(key_labels=["a", ["b", "c"]]), ["key_labels", "not both"]),
-    ("heatmaps: a number for labels", lambda: heatmaps(key_labels=2), ["key_labels", "list", "int"]),
-    ("heatmaps: titles too many", lambda: heatmaps(titles=["a", "b"]), ["titles", "1", "2"]),
-    ("heatmaps: a number for titles", lambda: heatmaps(titles=3), ["titles", "list", "int"]),
-    ("heatmaps: a mask of another shape", lambda: heatmaps(mask=ones(3, 2)), ["mask", "(3, 2)", "(2, 2)"]),
-    ("heatmaps: lengths as mask", lambda: heatmaps(mask=[[1, 2], [2, 2]]), ["mask", "1 to 2"]),
-    ("heatmaps: a mask of words", lambda: heatmaps(mask=[["yes", "no"]]), ["mask", "'yes'"]),
-    ("heatmaps: an unknown colour map", lambda: heatmaps(cmap="Redz"), ["cmap", "'Redz'", "Reds"]),
-    ("heatmaps: no colour map", lambda: heatmaps(cmap=7), ["cmap", "7"]),
-    ("heatmaps: a scale that ends before it starts", lambda: heatmaps(vmin=1, vmax=0), ["vmin 1", "vmax 0"]),
-    ("heatmaps: a scale above all values", lambda: heatmaps(vmin=2), ["vmin 2", "vmax 1"]),
-    ("heatmaps: a word for an end of the scale", lambda: heatmaps(vmax="high"), ["vmax", "'high'"]),
-    ("heatmaps: an end of the scale is nan", lambda: heatmaps(vmin=NAN), ["vmin", "nan"]),
-    ("heatmaps: one number for the size", lambda: heatmaps(figsize=3), ["figsize", "3", "width and height"]),
-    ("heatmaps: a size of nothing", lambda: heatmaps(figsize=(0, 3)), ["figsize", "0"]),
-    ("heatmaps: without axis labels", lambda: show_heatmaps(MATRIX), ["xlabel", "missing"]),
+    ("draw_heatmaps: one row", lambda: heatmaps(ones(3)), ["matrices", "(queries, keys)", "(3,)"]),
+    ("draw_heatmaps: nothing", lambda: heatmaps([]), ["matrices", "(0,)"]),
+    ("draw_heatmaps: None", lambda: heatmaps(None), ["matrices", "()"]),
+    ("draw_heatmaps: no keys", lambda: heatmaps(ones(2, 0)), ["matrices", "(2, 0)"]),
+    ("draw_heatmaps: five axes", lambda: heatmaps(ones(1, 1, 1, 2, 2)), ["matrices", "(1, 1, 1, 2, 2)"]),
+    ("draw_heatmaps: ragged rows", lambda: heatmaps([[0.5, 0.5], [1.0]]), ["matrices", "(2,)", "(1,)"]),
+    ("draw_heatmaps: panels of two sizes", lambda: heatmaps([ones(2, 2), ones(3, 3)]), ["matrices", "(2, 2)", "(3, 3)"]),
+    ("draw_heatmaps: words", lambda: heatmaps([["a", "b"]]), ["matrices", "'a'"]),
+    ("draw_heatmaps: complex", lambda: heatmaps(ones(2, 2, dtype=torch.complex64)), ["matrices", "complex64"]),
+    ("draw_heatmaps: on meta", lambda: heatmaps(ones(2, 2, **META)), ["matrices", "meta"]),
+    ("draw_heatmaps: a missing value", lambda: heatmaps([[0.5, NAN]]), ["matrices", "1 values", "nan"]),
+    ("draw_heatmaps: -inf before the softmax", lambda: heatmaps([[0.5, float("-inf")]]), ["matrices", "infinite"]),
+    ("draw_heatmaps: a label too few", lambda: heatmaps(key_labels=["a"]), ["key_labels", "2 labels", "['a']"]),
+    ("draw_heatmaps: labels for two panels of one", lambda: heatmaps(query_labels=[["a", "b"], ["c", "d"]]), ["query_labels", "1 such"]),
+    ("draw_heatmaps: labels and lists of labels", lambda: heatmaps(key_labels=["a", ["b", "c"]]), ["key_labels", "not both"]),
+    ("draw_heatmaps: a number for labels", lambda: heatmaps(key_labels=2), ["key_labels", "list", "int"]),
+    ("draw_heatmaps: titles too many", lambda: heatmaps(titles=["a", "b"]), ["titles", "1", "2"]),
+    ("draw_heatmaps: a number for titles", lambda: heatmaps(titles=3), ["titles", "list", "int"]),
+    ("draw_heatmaps: a mask of another shape", lambda: heatmaps(mask=ones(3, 2)), ["mask", "(3, 2)", "(2, 2)"]),
+    ("draw_heatmaps: lengths as mask", lambda: heatmaps(mask=[[1, 2], [2, 2]]), ["mask", "1 to 2"]),
+    ("draw_heatmaps: a mask of words", lambda: heatmaps(mask=[["yes", "no"]]), ["mask", "'yes'"]),
+    ("draw_heatmaps: an unknown colour map", lambda: heatmaps(cmap="Redz"), ["cmap", "'Redz'", "Reds"]),
+    ("draw_heatmaps: no colour map", lambda: heatmaps(cmap=7), ["cmap", "7"]),
+    ("draw_heatmaps: a scale that ends before it starts", lambda: heatmaps(vmin=1, vmax=0), ["vmin 1", "vmax 0"]),
+    ("draw_heatmaps: a scale above all values", lambda: heatmaps(vmin=2), ["vmin 2", "vmax 1"]),
+    ("draw_heatmaps: a word for an end of the scale", lambda: heatmaps(vmax="high"), ["vmax", "'high'"]),
+    ("draw_heatmaps: an end of the scale is nan", lambda: heatmaps(vmin=NAN), ["vmin", "nan"]),
+    ("draw_heatmaps: one number for the size", lambda: heatmaps(figsize=3), ["figsize", "3", "width and height"]),
+    ("draw_heatmaps: a size of nothing", lambda: heatmaps(figsize=(0, 3)), ["figsize", "0"]),
+    ("draw_heatmaps: without axis labels", lambda: show_heatmaps(MATRIX), ["xlabel", "missing"]),
     ("show_heatmaps: digits below 0", lambda: show_heatmaps(MATRIX, "Keys", "Queries", digits=-1), ["digits", "-1"]),
     ("show_heatmaps: a row that is none", lambda: show_heatmaps(MATRIX, "Keys", "Queries", rows=["cat"]), ["rows", "cat"]),
     ("show_heatmaps: one label instead of a list", lambda: show_heatmaps(MATRIX, "Keys", "Queries", rows="0"), ["rows", "'0'", "list"]),
@@ -300,6 +305,8 @@ BAD = [
     ("plot: names too few", lambda: plot([[1, 2], [3, 4]], legend=["a"]), ["legend", "1 names", "2 curves"]),
     ("plot: a number for a legend", lambda: plot([1, 2], legend=3), ["legend", "int"]),
     ("plot: an unknown scale", lambda: plot([1, 2], yscale="logarithmic"), ["yscale", "'logarithmic'", '"log"']),
+    ("plot: zero on a logarithmic axis", lambda: plot([1, 2], [0, 1], yscale="log"), ["yscale", "0", "above 0"]),
+    ("plot: counted from 0 on a logarithmic axis", lambda: plot([1, 2], xscale="log"), ["xscale", "0", "above 0"]),
     ("plot: an unknown marker", lambda: plot([1, 2], markers="round"), ["markers", "'round'", '"o"']),
     ("plot: one number for the size", lambda: plot([1, 2], figsize=3), ["figsize", "3"]),
     ("show_graphs: one token", lambda: show_graphs(n=1), ["n", "1"]),
@@ -402,6 +409,9 @@ def test_wrong_input_is_refused_by_name(call, words):
         assert any(said in message for said in OF_PYTHON), message
 
 
-def test_every_given_is_named_once():
-    names = [given for given, _, _ in BAD]
-    assert len(set(names)) == len(names)
+def test_every_public_name_has_its_lines():
+    given = [given for given, _, _ in BAD]
+    assert len(set(given)) == len(given)
+    public = {name for name, value in vars(helpers).items() if not name.startswith("_") and callable(value)}
+    fed_by_tasks = {"Answerer", "look_shares", "score_answers"}           # what these get is what the tasks draw
+    assert public - fed_by_tasks <= {line.split(":")[0] for line in given}
