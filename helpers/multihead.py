@@ -10,34 +10,41 @@ from helpers.guards import check_number, check_sizes, guard, guard_sizes, what
 
 
 def transpose_qkv(X, num_heads):
-    """Give each head its columns: (batch, n, num_hiddens) -> (batch * num_heads, n, num_hiddens / num_heads).
+    """Give each head its columns.
 
-    Head 0 gets the first columns, head 1 the next, and so on; the heads of one example come one after the other.
+    (batch, n, num_hiddens) -> (batch * num_heads, n, num_hiddens / num_heads). Head 0 gets the
+    first columns, head 1 the next, and so on; the heads of one example follow one another.
     Raises ValueError where num_hiddens is no multiple of num_heads.
     """
     check_heads(X, num_heads)
-    X = X.unflatten(-1, (num_heads, -1))                                 # (batch, n, heads, width of a head)
-    X = X.permute(0, 2, 1, 3)                                            # (batch, heads, n, width of a head)
-    return X.flatten(0, 1)                                               # (batch * heads, n, width of a head)
+    X = X.unflatten(-1, (num_heads, -1))        # (batch, n, heads, width of a head)
+    X = X.permute(0, 2, 1, 3)                   # (batch, heads, n, width of a head)
+    return X.flatten(0, 1)                      # (batch * heads, n, width of a head)
 
 
 def transpose_output(X, num_heads):
-    """Undo transpose_qkv: (batch * num_heads, n, width of a head) -> (batch, n, num_hiddens)."""
+    """Undo transpose_qkv.
+
+    (batch * num_heads, n, width of a head) -> (batch, n, num_hiddens).
+    """
     check_heads(X, num_heads, axis=0)
-    X = X.unflatten(0, (-1, num_heads))                                  # (batch, heads, n, width of a head)
-    X = X.permute(0, 2, 1, 3)                                            # (batch, n, heads, width of a head)
-    return X.flatten(2)                                                  # (batch, n, num_hiddens): heads side by side
+    X = X.unflatten(0, (-1, num_heads))         # (batch, heads, n, width of a head)
+    X = X.permute(0, 2, 1, 3)                   # (batch, n, heads, width of a head)
+    return X.flatten(2)                         # (batch, n, num_hiddens): heads side by side
 
 
 class MultiHeadAttention(nn.Module):
-    """num_heads scaled dot-product attentions, each num_hiddens / num_heads wide. Vaswani et al. 2017, section 3.2.2.
+    """num_heads scaled dot-product attentions, each num_hiddens / num_heads wide.
 
-    forward: queries (batch, queries, query_size), keys (batch, keys, key_size), values (batch, keys, value_size);
-    valid_lens and mask as in attend_mask. Returns (batch, queries, num_hiddens). Afterwards attention_weights holds
-    (batch, heads, queries, keys), before dropout, detached. With need_weights=False a fused kernel computes the same
-    without storing them, and attention_weights is None.
+    Vaswani et al. 2017, section 3.2.2.
+    forward: queries (batch, queries, query_size), keys (batch, keys, key_size), values (batch,
+    keys, value_size); valid_lens and mask as in attend_mask. Returns (batch, queries,
+    num_hiddens). Afterwards attention_weights holds (batch, heads, queries, keys), before
+    dropout, detached. With need_weights=False a fused kernel computes the same without storing
+    them, and attention_weights is None.
     """
-    def __init__(self, key_size, query_size, value_size, num_hiddens, num_heads, dropout, bias=False):
+    def __init__(self, key_size, query_size, value_size, num_hiddens, num_heads, dropout,
+                 bias=False):
         super().__init__()
         check_heads(num_hiddens, num_heads)
         self.num_heads = num_heads
@@ -54,16 +61,20 @@ class MultiHeadAttention(nn.Module):
         check_width("keys", keys, self.W_k, "key_size")
         check_width("values", values, self.W_v, "value_size")
         mask = mask_for_heads(queries, keys, self.num_heads, valid_lens, mask)
-        queries = transpose_qkv(self.W_q(queries), self.num_heads)       # (batch * heads, queries, width of a head)
-        keys = transpose_qkv(self.W_k(keys), self.num_heads)             # (batch * heads, keys, width of a head)
-        values = transpose_qkv(self.W_v(values), self.num_heads)         # (batch * heads, keys, width of a head)
+        # All three: (batch * heads, queries or keys, width of a head).
+        queries = transpose_qkv(self.W_q(queries), self.num_heads)
+        keys = transpose_qkv(self.W_k(keys), self.num_heads)
+        values = transpose_qkv(self.W_v(values), self.num_heads)
         if need_weights:
-            output = self.attention(queries, keys, values, mask=mask)    # (batch * heads, queries, width of a head)
-            self.attention_weights = self.attention.attention_weights.unflatten(0, (-1, self.num_heads))
+            output = self.attention(queries, keys, values, mask=mask)  # like queries
+            weights = self.attention.attention_weights          # (batch * heads, queries, keys)
+            self.attention_weights = weights.unflatten(0, (-1, self.num_heads))
         else:
-            output = fused_attention(queries, keys, values, mask, self.attention.dropout.p if self.training else 0.0)
+            dropout = self.attention.dropout.p if self.training else 0.0
+            output = fused_attention(queries, keys, values, mask, dropout)
             self.attention_weights = self.attention.attention_weights = None
-        return self.W_o(transpose_output(output, self.num_heads))        # (batch, queries, num_hiddens)
+        output = transpose_output(output, self.num_heads)       # (batch, queries, num_hiddens)
+        return self.W_o(output)
 
 
 def mask_for_heads(queries, keys, num_heads, valid_lens, mask):
