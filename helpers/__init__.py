@@ -6,7 +6,7 @@ from helpers.figures import draw_heatmaps, plot, show, show_heatmaps
 from helpers.head_pictures import show_by_head
 from helpers.multihead import MultiHeadAttention, fused_attention, mask_for_heads, transpose_output, transpose_qkv
 from helpers.patterns import block_score, diagonal_score, pattern_scores, vertical_score
-from helpers.queues import Answerer, look_shares, score_answers, without_head
+from helpers.queues import Answerer, grade_answers, look_shares, without_head
 from helpers.seq2seq import Encoder, Translator, grade_translations, translate, translation_loss
 from helpers.training import train
 
