@@ -7,11 +7,12 @@ from helpers.attention import DotProductAttention, attend_mask, check_qkv, check
 
 
 def transpose_qkv(X, num_heads):
-    """Give each head its columns: (batch, n, num_hiddens) -> (batch * heads, n, width of a head).
+    """Give each head its columns.
 
-    A head is num_hiddens / num_heads wide. Head 0 gets the first columns, head 1 the next, and so
-    on; the heads of one example come one after the other. Raises ValueError where num_hiddens is
-    no multiple of num_heads.
+    X: (batch, n, num_hiddens). Returns (batch * heads, n, width of a head), a head being
+    num_hiddens / num_heads wide. Head 0 gets the first columns, head 1 the next, and so on;
+    the heads of one example come one after the other. Raises ValueError where num_hiddens
+    is no multiple of num_heads.
     """
     check_heads(X.shape[-1], num_heads)
     X = X.unflatten(-1, (num_heads, -1))                # (batch, n, heads, width of a head)
@@ -55,9 +56,9 @@ class MultiHeadAttention(nn.Module):
         check_inputs(self, queries, keys, values)
         h = self.num_heads
         mask = mask_for_heads(queries, keys, h, valid_lens, mask)
-        queries = transpose_qkv(self.W_q(queries), h)   # (batch * heads, queries, width of a head)
-        keys = transpose_qkv(self.W_k(keys), h)         # (batch * heads, keys, width of a head)
-        values = transpose_qkv(self.W_v(values), h)     # (batch * heads, keys, width of a head)
+        queries = transpose_qkv(self.W_q(queries), h)   # (batch * heads, queries, width)
+        keys = transpose_qkv(self.W_k(keys), h)         # (batch * heads, keys, width)
+        values = transpose_qkv(self.W_v(values), h)     # (batch * heads, keys, width)
         if need_weights:
             output = self.attention(queries, keys, values, mask=mask)
             self.attention_weights = self.attention.attention_weights.unflatten(0, (-1, h))
@@ -69,10 +70,10 @@ class MultiHeadAttention(nn.Module):
 
 
 def mask_for_heads(queries, keys, num_heads, valid_lens, mask):
-    """One mask for each head of each example: (batch * heads, 1 or queries, keys); None for all.
+    """One mask for each head of each example; valid_lens and mask as in attend_mask.
 
-    All heads of an example come one after the other, as transpose_qkv puts them: repeated, not
-    tiled. valid_lens and mask as in attend_mask.
+    Returns (batch * heads, 1 or queries, keys), or None where all may be attended to. The
+    heads of an example come one after the other, as transpose_qkv puts them.
     """
     shape = (len(queries), num_heads, queries.shape[1], keys.shape[1])
     scores = queries.new_empty(1).expand(shape)         # only their shape counts: no memory

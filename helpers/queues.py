@@ -90,7 +90,7 @@ SENTENCES = Task(fields=[WORDS], n=7, questions=["pronoun", "subject", "object",
 
 # ------------------------------------------------------------------ the model
 class Answerer(nn.Module):
-    """Embeddings and learned positions, one layer of attention, and one linear map that reads off all answers.
+    """Embeddings, learned positions, one layer of attention, one linear map for all answers.
 
     No residual connection and no feed-forward network: what an answer needs must come through
     the attention. attention: a module called with queries, keys, values, each (batch, n,
