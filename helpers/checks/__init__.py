@@ -19,7 +19,10 @@ class Mistake(NamedTuple):
 
 
 class Exercise(NamedTuple):
-    """right: a correct function. cases: {(English name, Chinese name): arguments}. mistakes: {name: Mistake}."""
+    """right: a correct function. mistakes: {name: Mistake}.
+
+    cases: {name: arguments}, where a name with words in it is a pair, (English, Chinese).
+    """
     right: Callable
     cases: dict
     mistakes: dict
@@ -40,9 +43,9 @@ class Exercise(NamedTuple):
             return self._named(tried, wrong[0]) or self._first_difference(wrong[0], tried, expected)
         if any(outcome.changed for outcome in tried):
             return say("The results are right, but your function changes the tensors that it was given, so the caller's "
-                       "data is gone. Hint: use masked_fill or torch.where, which return a new tensor, or clone first.",
-                       "结果是对的，但你的函数改动了传进来的张量，调用者的数据就丢了。提示：masked_fill、torch.where "
-                       "会返回新张量；或者先 clone 一份。")
+                       "data is gone. Hint: write X = X + ..., not X += ...; masked_fill, not masked_fill_; or clone first.",
+                       "结果是对的，但你的函数改动了传进来的张量，调用者的数据就丢了。提示：写 X = X + ...，不要写 X += ...；"
+                       "用 masked_fill，不用 masked_fill_；或者先 clone 一份。")
         return say(f"Right: all {len(tried)} cases agree.", f"正确：{len(tried)} 种情形全部一致。")
 
     def _named(self, tried, first_wrong):
@@ -55,7 +58,8 @@ class Exercise(NamedTuple):
         return None
 
     def _first_difference(self, i, tried, expected):
-        case, got, want = say(*list(self.cases)[i]), tried[i], expected[i]
+        case, got, want = list(self.cases)[i], tried[i], expected[i]
+        case = case if isinstance(case, str) else say(*case)
         if got.error is not None:
             return say(f"Not yet. In the case {case} your function stops with {got.error}",
                        f"还不对。在“{case}”这种情形下，你的函数报错：{got.error}")

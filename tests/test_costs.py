@@ -1,0 +1,223 @@
+"""The measuring instruments of lesson 03: what they read must be what is there."""
+import math
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from helpers import count_flops, dependence, describe, longest_chain, path_length, peak_bytes, seconds, show_growth
+from helpers.checks import costs as check
+from helpers.costs import draw_growth
+from helpers.graphs import draw_graphs, layer_graphs, shortest_path
+
+
+def convolution(X, W, dilation=1):
+    reach = dilation * (len(W) // 2)
+    padded = F.pad(X, (0, 0, reach, reach))
+    return sum(padded[j * dilation:j * dilation + len(X)] @ W[j] for j in range(len(W)))
+
+
+def rnn(X, W_x, W_h):
+    states = [torch.zeros_like(X[0])]
+    for x in X:
+        states.append(torch.tanh(x @ W_x + states[-1] @ W_h))
+    return torch.stack(states[1:])
+
+
+def attend(Q, K, V):
+    return torch.softmax(Q @ K.T / math.sqrt(K.shape[-1]), dim=-1) @ V
+
+
+def self_attention(X, W_q, W_k, W_v):
+    return attend(X @ W_q, X @ W_k, X @ W_v)
+
+
+def positive(*shape):
+    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 0.1
+
+
+def conv_layer(k, dilation=1):
+    return lambda X: convolution(X, positive(k, 1, 1), dilation)
+
+
+# ------------------------------------------------------------------ computation
+@pytest.mark.parametrize("n, d, k", [(1, 1, 1), (5, 2, 3), (33, 16, 9), (100, 512, 3)])
+def test_flops_are_the_formulas_of_the_table(n, d, k):
+    X, square = torch.zeros(n, d), torch.zeros(d, d)
+    assert count_flops(convolution, X, torch.zeros(k, d, d)) == 2 * k * n * d**2
+    assert count_flops(nn.Conv1d(d, d, k, padding=k // 2), X.T[None]) == 2 * k * n * d**2
+    assert count_flops(rnn, X, square, square) == 4 * n * d**2
+    assert count_flops(nn.RNN(d, d, batch_first=True), X[None]) == 4 * n * d**2
+    assert count_flops(attend, X, X, X) == 4 * n**2 * d
+    assert count_flops(self_attention, X, square, square, square) == 4 * n**2 * d + 6 * n * d**2
+
+
+@pytest.mark.parametrize("n, m, d", [(5, 7, 2), (100, 100, 512), (1, 9, 3)])
+def test_right_answers_of_the_exercises_are_what_the_counter_says(n, m, d):
+    def cross_attention(X, Y, W_q, W_k, W_v, W_o):
+        return attend(X @ W_q, Y @ W_k, Y @ W_v) @ W_o
+
+    X, Y, squares = torch.zeros(n, d), torch.zeros(m, d), torch.zeros(4, d, d)
+    assert check.attention_flops_exercise.right(n, m, d, False) == count_flops(attend, X, Y, Y)
+    assert check.attention_flops_exercise.right(n, m, d, True) == count_flops(cross_attention, X, Y, *squares)
+    assert check.recurrent_flops_exercise.right(n, d) == count_flops(rnn, X, *squares[:2])
+    for k in (3, 5):
+        n = check.costs_more_from_exercise.right(d, k)
+        X, W = torch.zeros(n, d), torch.zeros(k, d, d)
+        assert count_flops(attend, X, X, X) > count_flops(convolution, X, W)
+        X = X[1:]
+        assert count_flops(attend, X, X, X) <= count_flops(convolution, X, W)
+
+
+def test_core_needs_more_than_rnn_exactly_beyond_n_equal_d():
+    d = 12
+    square = torch.zeros(d, d)
+    for n in (d - 1, d, d + 1):
+        X = torch.zeros(n, d)
+        assert (count_flops(attend, X, X, X) > count_flops(rnn, X, square, square)) == (n > d)
+
+
+# ------------------------------------------------------------------ sequential operations
+@pytest.mark.parametrize("n", [1, 2, 7, 1500])                           # 1500: deeper than Python's recursion
+def test_chain_of_an_rnn_grows_and_of_the_others_does_not(n):
+    X, square = torch.rand(n, 3), torch.rand(3, 3)
+    assert longest_chain(lambda X: rnn(X, square, square), X) == n
+    assert longest_chain(lambda X: convolution(X, square.repeat(3, 1, 1)), X) == 1
+    assert longest_chain(lambda X: self_attention(X, square, square, square), X) == 3
+    assert not X.requires_grad                                           # the caller's tensor stays as it is
+
+
+def test_chain_is_the_longest_not_the_shortest_and_sees_library_layers():
+    X, square = torch.rand(4, 3), torch.rand(3, 3)
+    assert longest_chain(lambda X: X @ square + X @ square @ square @ square, X) == 3
+    assert longest_chain(lambda X: nn.Linear(3, 3)(torch.relu(nn.Linear(3, 3)(X))), X) == 2
+    assert longest_chain(lambda X: nn.Conv1d(3, 3, 3, padding=1)(X.T[None]), X) == 1
+    assert longest_chain(lambda X: X[None] @ square[None] @ square[None], X) == 2
+
+
+# ------------------------------------------------------------------ path length
+def by_changing(function, X):
+    """What dependence says, found another way: change one token and look which outputs move."""
+    columns = []
+    for j in range(len(X)):
+        changed = X.clone()
+        changed[j] += 0.5
+        columns.append((function(changed) != function(X)).any(dim=-1))
+    return torch.stack(columns, dim=1)
+
+
+@pytest.mark.parametrize("name", ["convolution", "dilated", "RNN", "self-attention"])
+def test_dependence_is_what_changing_a_token_shows(name):
+    W = positive(3, 2, 2)
+    function = {"convolution": lambda X: convolution(X, W), "dilated": lambda X: convolution(X, W, 2),
+                "RNN": lambda X: rnn(X, W[0], W[1]), "self-attention": lambda X: self_attention(X, *W)}[name]
+    X = positive(6, 2)
+    depends = dependence(function, X)
+    assert torch.equal(depends, by_changing(function, X))
+    i, j = torch.meshgrid(torch.arange(6), torch.arange(6), indexing="ij")
+    assert torch.equal(depends, {"convolution": (i - j).abs() <= 1, "dilated": ((i - j).abs() == 2) | (i == j),
+                                 "RNN": i >= j, "self-attention": i >= 0}[name])
+
+
+@pytest.mark.parametrize("n, k", [(2, 3), (5, 3), (10, 5), (12, 7), (33, 9), (33, 3)])
+def test_path_length_of_stacked_convolutions_is_the_formula(n, k):
+    layers = [conv_layer(k)] * 32
+    assert path_length(layers, n) == math.ceil(2 * (n - 1) / (k - 1))
+    meet = path_length(layers, n, lambda depends: (depends[:, 0] & depends[:, -1]).any())
+    assert meet == math.ceil((n - 1) / (k - 1))
+    assert check.layers_needed_exercise.right(n, k) == path_length(layers, n)
+
+
+def test_path_length_elsewhere():
+    assert path_length([conv_layer(1)] * 30, 2) is None
+    assert path_length([conv_layer(3)] * 3, 5) is None                   # one layer too few
+    for power in (2, 3, 5):
+        assert path_length([conv_layer(3, 2**depth) for depth in range(8)], 2**power) == power
+    W = positive(3, 1, 1)
+    assert path_length([lambda X: self_attention(X, *W)], 20) == 1
+    one_way = [lambda X: rnn(X, W[0], W[1])] * 5
+    assert path_length(one_way, 20) == 1
+    assert path_length(one_way, 20, lambda depends: depends[0, -1]) is None
+
+
+def test_gradient_vanishes_along_an_rnn_and_not_in_attention():
+    for seed in (100, 101, 102):                                         # other seeds than the lesson's
+        torch.manual_seed(seed)
+        X = torch.randn(100, 32, dtype=torch.float64, requires_grad=True)
+        recurrent = nn.RNN(32, 32).double()
+        W = [nn.Linear(32, 32, bias=False).double().weight.T for _ in range(3)]
+        of_rnn, = torch.autograd.grad(recurrent(X)[0][-1].sum(), X)
+        of_attention, = torch.autograd.grad(self_attention(X, *W)[-1].sum(), X)
+        assert 0 < of_rnn[0].norm() < 1e-24 and of_rnn[-1].norm() > 0.1
+        assert of_attention.norm(dim=-1).min() > 1e-3
+
+
+# ------------------------------------------------------------------ time and memory
+def test_seconds_warms_up_once_and_takes_the_shortest(monkeypatch):
+    calls, clock = [], iter([0, 1, 100, 107, 200, 203, 300, 305])        # warm-up 1, then 7, 3, 5
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    assert seconds(lambda x: calls.append(torch.is_grad_enabled()), torch.zeros(1), repeats=3) == 3
+    assert calls == [False] * 4
+
+
+@pytest.mark.parametrize("n, d", [(64, 16), (200, 32)])
+def test_peak_of_explicit_attention_is_two_squares_and_of_fused_none(n, d):
+    Q = torch.zeros(n, d)
+    assert peak_bytes(attend, Q, Q, Q) == 2 * 4 * n**2
+    assert peak_bytes(F.scaled_dot_product_attention, *[Q[None, None]] * 3) == 4 * n * (d + 1)
+
+
+def test_peak_counts_what_lives_at_the_same_time():
+    X = torch.zeros(1000)                                                # 4000 bytes; inputs are not counted
+    assert peak_bytes(lambda X: X + 1, X) == 4000
+    assert peak_bytes(lambda X: X + 1 + 1 + 1 + 1, X) == 8000            # each sum frees the one before it
+    assert peak_bytes(lambda X: [X + 1, X + 2, X + 3], X) == 12000
+    assert peak_bytes(lambda X: X.view(10, 100).T[:3], X) == 0           # views
+    assert peak_bytes(lambda X: (X + 1).add_(1).mul_(2), X) == 4000      # in place
+    assert peak_bytes(lambda X: X.double() * 2, X) == 16000
+
+
+# ------------------------------------------------------------------ figures
+def test_description_of_a_measurement_does_not_depend_on_what_came_out(capsys):
+    texts = []
+    for lengths, times in (([64, 128, 256], [1.0, 2.0, 9.0]), ([512, 1024, 2048], [5.0, 5.0, 0.1])):
+        show_growth(lengths, {"RNN": times}, ylabel="milliseconds")
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    for said in ("sequence length n", "milliseconds", "x logarithmic, y logarithmic", '"RNN": 3 values', "x2", "x4"):
+        assert said in texts[0]
+    assert "ends" not in texts[0]
+    show_growth([1, 2], {"RNN": [6, 7]}, ylabel="FLOPs", digits=0)
+    assert '"RNN": x 1 2, y 6 7' in capsys.readouterr().out              # counts are the same everywhere: compared
+    with pytest.raises(ValueError, match="'RNN' has 2 values for 3"):
+        draw_growth([1, 2, 3], {"RNN": [1, 2]}, ylabel="")
+
+
+def test_guides_grow_twofold_and_fourfold():
+    lines = draw_growth([1, 2, 4], {"RNN": [6.0, 7.0, 8.0]}, ylabel="").axes[0].lines
+    guides = [line.get_ydata() for line in lines if "guide" in line.get_label()]
+    assert [list(y / y[0]) for y in map(torch.tensor, guides)] == [[1, 2, 4], [1, 4, 16]]
+
+
+@pytest.mark.parametrize("n, k", [(5, 3), (9, 5), (6, 5)])
+def test_drawn_graphs_have_the_arrows_and_ways_of_the_layers(n, k):
+    W, w = positive(k, 1, 1), positive(3, 1, 1)
+    measured = {f"Convolution (k = {k})": dependence(lambda X: convolution(X, W), positive(n, 1)),
+                "Self-attention": dependence(lambda X: self_attention(X, *w), positive(n, 1))}
+    hops = {}
+    for name, (edges, layers) in layer_graphs(n, k).items():
+        hops[name] = len(shortest_path(edges, layers, n)) - 1
+        if name in measured:                                             # an arrow for each dependence, no other
+            assert {(i, j) for j, i, _ in edges} == {tuple(pair) for pair in measured[name].nonzero().tolist()}
+    assert hops == {f"Convolution (k = {k})": math.ceil(2 * (n - 1) / (k - 1)), "RNN": n, "Self-attention": 1}
+
+
+def test_the_drawn_way_is_described():
+    text = describe(draw_graphs(5, 3), digits=0)
+    assert 'from x1 to y5": x 0 1 2 3 4, y 0 1 2 3 4' in text            # up through four layers
+    assert 'from x1 to y5": x 0 0 1 2 3 4, y 0 4 4 4 4 4' in text        # along the row
+    assert 'from x1 to y5": x 0 4, y 0 4' in text                        # at once
+    with pytest.raises(ValueError, match="odd number"):
+        draw_graphs(5, 4)
