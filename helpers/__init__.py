@@ -5,7 +5,10 @@ from helpers.descriptions import describe
 from helpers.device import try_gpu
 from helpers.figures import draw_heatmaps, plot, show, show_heatmaps
 from helpers.graphs import show_graphs
-from helpers.multihead import MultiHeadAttention, transpose_output, transpose_qkv
+from helpers.head_pictures import show_by_head
+from helpers.multihead import MultiHeadAttention, fused_attention, mask_for_heads, transpose_output, transpose_qkv
+from helpers.patterns import block_score, diagonal_score, pattern_scores, vertical_score
+from helpers.queues import Answerer, grade_answers, look_shares, without_head
 from helpers.self_attention import SelfAttention
 from helpers.senses import SenseModel
 from helpers.seq2seq import Encoder, Translator, grade_translations, translate, translation_loss

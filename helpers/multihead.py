@@ -7,27 +7,41 @@ from helpers.attention import DotProductAttention, attend_mask, check_qkv, check
 
 
 def transpose_qkv(X, num_heads):
-    """Give each head its columns: (batch, n, num_hiddens) -> (batch * num_heads, n, num_hiddens / num_heads)."""
+    """Give each head its columns.
+
+    X: (batch, n, num_hiddens). Returns (batch * heads, n, width of a head), a head being
+    num_hiddens / num_heads wide. Head 0 gets the first columns, head 1 the next, and so on;
+    the heads of one example come one after the other. Raises ValueError where num_hiddens
+    is no multiple of num_heads.
+    """
     check_heads(X.shape[-1], num_heads)
-    X = X.reshape(*X.shape[:2], num_heads, X.shape[2] // num_heads)      # (batch, n, heads, width of a head)
-    return X.permute(0, 2, 1, 3).flatten(0, 1)                           # an example for each head
+    X = X.unflatten(-1, (num_heads, -1))                # (batch, n, heads, width of a head)
+    X = X.permute(0, 2, 1, 3)                           # (batch, heads, n, width of a head)
+    return X.flatten(0, 1)                              # (batch * heads, n, width of a head)
 
 
 def transpose_output(X, num_heads):
-    """Undo transpose_qkv: (batch * num_heads, n, width of a head) -> (batch, n, num_hiddens)."""
-    X = X.unflatten(0, (X.shape[0] // num_heads, num_heads))             # (batch, heads, n, width of a head)
-    return X.permute(0, 2, 1, 3).flatten(2)                              # heads side by side again
+    """Undo transpose_qkv: (batch * heads, n, width of a head) -> (batch, n, num_hiddens)."""
+    if num_heads < 1 or X.shape[0] % num_heads:
+        raise ValueError(f"X {tuple(X.shape)} must start with batch * num_heads; "
+                         f"{X.shape[0]} is no multiple of num_heads {num_heads}")
+    X = X.unflatten(0, (-1, num_heads))                 # (batch, heads, n, width of a head)
+    X = X.permute(0, 2, 1, 3)                           # (batch, n, heads, width of a head)
+    return X.flatten(2)                                 # (batch, n, num_hiddens): side by side
 
 
 class MultiHeadAttention(nn.Module):
-    """num_heads scaled dot-product attentions, each num_hiddens / num_heads wide. Vaswani et al. 2017, section 3.2.2.
+    """num_heads scaled dot-product attentions, each num_hiddens / num_heads wide.
 
-    forward: queries (batch, queries, query_size), keys (batch, keys, key_size), values (batch, keys, value_size);
-    valid_lens and mask as in attend_mask. Returns (batch, queries, num_hiddens). Afterwards attention_weights holds
-    (batch, heads, queries, keys), before dropout, detached. With need_weights=False a fused kernel computes the same
-    without storing them, and attention_weights is None.
+    forward: queries (batch, queries, query_size), keys (batch, keys, key_size), values
+    (batch, keys, value_size); valid_lens and mask as in attend_mask. Returns (batch, queries,
+    num_hiddens). Afterwards attention_weights holds (batch, heads, queries, keys), before
+    dropout, detached. With need_weights=False a fused kernel computes the same without storing
+    them, and attention_weights is None. Raises ValueError for shapes that do not fit.
+    Vaswani et al. 2017, section 3.2.2.
     """
-    def __init__(self, key_size, query_size, value_size, num_hiddens, num_heads, dropout, bias=False):
+    def __init__(self, key_size, query_size, value_size, num_hiddens, num_heads, dropout,
+                 bias=False):
         super().__init__()
         check_heads(num_hiddens, num_heads)
         self.num_heads = num_heads
@@ -39,45 +53,63 @@ class MultiHeadAttention(nn.Module):
         self.attention_weights = None
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None, need_weights=True):
-        check_qkv(queries, keys, values)
-        check_width("queries", queries, self.W_q.in_features, "query_size")
-        check_width("keys", keys, self.W_k.in_features, "key_size")
-        check_width("values", values, self.W_v.in_features, "value_size")
-        mask = mask_for_heads(queries, keys, self.num_heads, valid_lens, mask)
-        queries = transpose_qkv(self.W_q(queries), self.num_heads)       # (batch * heads, queries, width of a head)
-        keys = transpose_qkv(self.W_k(keys), self.num_heads)             # (batch * heads, keys, width of a head)
-        values = transpose_qkv(self.W_v(values), self.num_heads)         # (batch * heads, keys, width of a head)
+        check_inputs(self, queries, keys, values)
+        h = self.num_heads
+        mask = mask_for_heads(queries, keys, h, valid_lens, mask)
+        queries = transpose_qkv(self.W_q(queries), h)   # (batch * heads, queries, width)
+        keys = transpose_qkv(self.W_k(keys), h)         # (batch * heads, keys, width)
+        values = transpose_qkv(self.W_v(values), h)     # (batch * heads, keys, width)
         if need_weights:
-            output = self.attention(queries, keys, values, mask=mask)    # (batch * heads, queries, width of a head)
-            self.attention_weights = self.attention.attention_weights.unflatten(0, (-1, self.num_heads))
+            output = self.attention(queries, keys, values, mask=mask)
+            self.attention_weights = self.attention.attention_weights.unflatten(0, (-1, h))
         else:
-            output = fused_attention(queries, keys, values, mask, self.attention.dropout.p if self.training else 0.0)
+            dropout = self.attention.dropout.p if self.training else 0.0
+            output = fused_attention(queries, keys, values, mask, dropout)
             self.attention_weights = self.attention.attention_weights = None
-        return self.W_o(transpose_output(output, self.num_heads))        # (batch, queries, num_hiddens)
+        return self.W_o(transpose_output(output, h))    # (batch, queries, num_hiddens)
 
 
 def mask_for_heads(queries, keys, num_heads, valid_lens, mask):
-    """Lengths and mask of each example as one mask for each of its heads, (batch * heads, 1 or queries, keys), or None.
+    """One mask for each head of each example; valid_lens and mask as in attend_mask.
 
-    All heads of an example come one after the other, as transpose_qkv puts them: repeated, not tiled.
+    Returns (batch * heads, 1 or queries, keys), or None where all may be attended to. The
+    heads of an example come one after the other, as transpose_qkv puts them.
     """
-    batch, heads = queries.shape[0], num_heads
-    scores = queries.new_empty(1).expand(batch, heads, queries.shape[1], keys.shape[1])  # only their shape: no memory
-    allowed = attend_mask(scores, valid_lens, mask)                      # (batch or 1, heads or 1, queries or 1, keys)
-    return None if allowed is None else allowed.expand(batch, heads, -1, -1).flatten(0, 1)
+    shape = (len(queries), num_heads, queries.shape[1], keys.shape[1])
+    scores = queries.new_empty(1).expand(shape)         # only their shape counts: no memory
+    allowed = attend_mask(scores, valid_lens, mask)     # each axis but the keys may be 1
+    if allowed is None:
+        return None
+    return allowed.expand(*shape[:2], -1, -1).flatten(0, 1)
 
 
 def fused_attention(queries, keys, values, mask=None, dropout=0.0):
-    """Scaled dot-product attention by PyTorch's fused kernel, which never stores the weights. mask: True = may attend."""
+    """Scaled dot-product attention by PyTorch's fused kernel. mask: True = may attend."""
     if mask is None:
         return F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout)
-    empty = ~mask.any(dim=-1, keepdim=True)                              # rows that may attend to nothing
-    output = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask | empty, dropout_p=dropout)
+    empty = ~mask.any(dim=-1, keepdim=True)             # rows that may attend to nothing
+    output = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask | empty,
+                                            dropout_p=dropout)
     return output.masked_fill(empty, 0)
 
 
+def check_inputs(module, queries, keys, values):
+    """Refuse queries, keys and values that do not fit together or do not fit this module, by name."""
+    check_qkv(queries, keys, values)
+    if queries.ndim != 3:
+        raise ValueError(f"queries must be (batch, queries, query_size), without an axis for heads; got shape "
+                         f"{tuple(queries.shape)}")
+    check_width("queries", queries, module.W_q.in_features, "query_size")
+    check_width("keys", keys, module.W_k.in_features, "key_size")
+    check_width("values", values, module.W_v.in_features, "value_size")
+
+
 def check_heads(num_hiddens, num_heads):
-    """Refuse a width that cannot be shared out evenly."""
-    if num_heads < 1 or num_hiddens % num_heads:
-        raise ValueError(f"num_hiddens {num_hiddens} cannot be shared evenly by num_heads {num_heads}; "
-                         f"choose a multiple of the number of heads")
+    """Refuse a width that the heads cannot share evenly."""
+    if num_heads < 1:
+        raise ValueError(f"num_heads must be at least 1, got {num_heads}")
+    if num_hiddens % num_heads:
+        below = num_hiddens // num_heads * num_heads
+        near = f"{below} or {below + num_heads}" if below else f"{num_heads}"
+        raise ValueError(f"num_hiddens must be a multiple of num_heads, so that all heads are equally wide: {num_hiddens} "
+                         f"is no multiple of {num_heads}, {near} would do")
