@@ -53,7 +53,7 @@ class MultiHeadAttention(nn.Module):
         self.attention_weights = None
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None, need_weights=True):
-        check_inputs(self, queries, keys, values)
+        check_inputs(self, queries, keys, values, need_weights)
         h = self.num_heads
         mask = mask_for_heads(queries, keys, h, valid_lens, mask)
         queries = transpose_qkv(self.W_q(queries), h)   # (batch * heads, queries, width)
@@ -93,9 +93,12 @@ def fused_attention(queries, keys, values, mask=None, dropout=0.0):
     return output.masked_fill(empty, 0)
 
 
-def check_inputs(module, queries, keys, values):
-    """Refuse queries, keys and values that do not fit together or do not fit this module, by name."""
+def check_inputs(module, queries, keys, values, need_weights):
+    """Refuse, by name, what does not fit together or does not fit this module."""
     check_qkv(queries, keys, values)
+    if not need_weights and type(module.attention) is not DotProductAttention:
+        raise ValueError("need_weights must be True with an attention of another kind: the fused kernel computes the plain "
+                         f"dot product only, not {type(module.attention).__name__}")
     if queries.ndim != 3:
         raise ValueError(f"queries must be (batch, queries, query_size), without an axis for heads; got shape "
                          f"{tuple(queries.shape)}")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers import (DotProductAttention, MultiHeadAttention, block_score, diagonal_score, pattern_scores, train, transpose_output,
+from helpers import (AdditiveAttention, DotProductAttention, MultiHeadAttention, block_score, diagonal_score, pattern_scores, train, transpose_output,
                      transpose_qkv, vertical_score)
 from helpers.queues import (NOT_ASKED, QUEUE, SENTENCES, Answerer, answer_loss, answers, grade_answers, look_shares, task_batches,
                             without_head)
@@ -344,3 +344,12 @@ def test_the_picture_by_head_says_where_the_numbers_went(capsys):
     assert "values 0 1 / 4 5 / 8 9" in capsys.readouterr().out
     show_by_head(X.reshape(2, 3, 2), ["a", "b"], num_hiddens=4, num_heads=2)
     assert "values 0 1 / 2 3 / 4 5" in capsys.readouterr().out
+
+
+def test_the_fused_kernel_does_not_stand_in_for_another_score():
+    m = MultiHeadAttention(8, 8, 8, 8, 2, 0.0)
+    m.attention = AdditiveAttention(4, 4, 4, 0.0)
+    X = torch.randn(1, 3, 8)
+    assert m(X, X, X).shape == (1, 3, 8)
+    with pytest.raises(ValueError, match="need_weights.*AdditiveAttention"):
+        m(X, X, X, need_weights=False)
