@@ -9,6 +9,8 @@ from helpers.multihead import MultiHeadAttention, transpose_output, transpose_qk
 from helpers.order import OrderModel
 from helpers.positions import (ALiBiAttention, LearnedPositionalEncoding, PositionalEncoding, RotaryAttention,
                                alibi_slopes, position_angles, rotate)
+from helpers.self_attention import SelfAttention
+from helpers.senses import SenseModel
 from helpers.seq2seq import Encoder, Translator, grade_translations, translate, translation_loss
 from helpers.training import train
 

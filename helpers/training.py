@@ -68,7 +68,9 @@ class progress:
             self.bar.update(self.waiting)
             self.drawn, self.waiting = time.monotonic(), 0
 
-    def __exit__(self, *error):
+    def __exit__(self, error, *details):
+        if error is None:
+            self.bar.update(self.waiting)                                # tqdm leaves a red bar where steps are missing
         self.bar.close()
 
 

@@ -49,6 +49,14 @@ def test_an_interruption_comes_through_closes_the_bar_and_leaves_the_model_ready
     assert closed == [True] and not model.training and torch.get_num_threads() == threads
 
 
+def test_the_bar_is_told_of_every_step(monkeypatch):
+    told = []
+    bar = SimpleNamespace(update=told.append, close=lambda: told.append("closed"), set_postfix=lambda **options: None)
+    monkeypatch.setattr(training, "_terminal_bar", lambda steps: bar)
+    train(nn.Linear(1, 1), line_loss, line_batches(), steps=7, lr=0.1)
+    assert sum(told[:-1]) == 7 and told[-1] == "closed"
+
+
 def test_nothing_is_written_where_output_is_a_file(capfd):
     train(nn.Linear(1, 1), line_loss, line_batches(), steps=3, lr=0.1)
     assert capfd.readouterr() == ("", "")

@@ -19,7 +19,10 @@ class Mistake(NamedTuple):
 
 
 class Exercise(NamedTuple):
-    """right: a correct function. cases: {(English name, Chinese name): arguments}. mistakes: {name: Mistake}."""
+    """right: a correct function. mistakes: {name: Mistake}.
+
+    cases: {name: arguments}, where a name with words in it is a pair, (English, Chinese).
+    """
     right: Callable
     cases: dict
     mistakes: dict
@@ -55,7 +58,8 @@ class Exercise(NamedTuple):
         return None
 
     def _first_difference(self, i, tried, expected):
-        case, got, want = say(*list(self.cases)[i]), tried[i], expected[i]
+        case, got, want = list(self.cases)[i], tried[i], expected[i]
+        case = case if isinstance(case, str) else say(*case)
         if got.error is not None:
             return say(f"Not yet. In the case {case} your function stops with {got.error}",
                        f"还不对。在“{case}”这种情形下，你的函数报错：{got.error}")

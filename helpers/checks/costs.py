@@ -47,10 +47,10 @@ def _attention(core=lambda n, m, d: 4 * n * m * d, projected=lambda n, m, d: 4 *
 attention_flops_exercise = Exercise(
     right=_attention(),
     cases={
-        "n = 5, m = 7, d = 2, without projections": (5, 7, 2, False),
-        "n = 5, m = 7, d = 2, with projections": (5, 7, 2, True),
-        "n = m = 100, d = 512, without projections": (100, 100, 512, False),
-        "n = m = 100, d = 512, with projections": (100, 100, 512, True),
+        ("n = 5, m = 7, d = 2, without projections", "n = 5, m = 7, d = 2，不含投影"): (5, 7, 2, False),
+        ("n = 5, m = 7, d = 2, with projections", "n = 5, m = 7, d = 2，含投影"): (5, 7, 2, True),
+        ("n = m = 100, d = 512, without projections", "n = m = 100, d = 512，不含投影"): (100, 100, 512, False),
+        ("n = m = 100, d = 512, with projections", "n = m = 100, d = 512，含投影"): (100, 100, 512, True),
     },
     mistakes={
         "multiplications only": Mistake(
