@@ -7,7 +7,10 @@ from helpers.figures import draw_heatmaps, plot, show, show_heatmaps
 from helpers.graphs import show_graphs
 from helpers.head_pictures import show_by_head
 from helpers.multihead import MultiHeadAttention, fused_attention, mask_for_heads, transpose_output, transpose_qkv
+from helpers.order import OrderModel
 from helpers.patterns import block_score, diagonal_score, pattern_scores, vertical_score
+from helpers.positions import (ALiBiAttention, LearnedPositionalEncoding, PositionalEncoding, RotaryAttention,
+                               alibi_slopes, position_angles, rotate)
 from helpers.queues import Answerer, grade_answers, look_shares, without_head
 from helpers.self_attention import SelfAttention
 from helpers.senses import SenseModel
