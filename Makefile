@@ -1,4 +1,5 @@
-# make lab opens the course, make test checks it, make build rebuilds notebooks/ from lessons/.
+# make lab opens the course, make test checks it, make build rebuilds notebooks/ from lessons/,
+# make bench computes again what takes too long for a lesson (6 minutes).
 # Each makes .venv on its first run; a second run starts at once.
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -12,6 +13,9 @@ test: .venv/installed
 build: .venv/installed
 	$(PY) lessons/build.py
 
+bench: .venv/installed
+	$(PY) benchmarks/length_generalisation.py
+
 .venv/installed: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \
 	  { echo "Python 3.10 to 3.13 is needed: make $(MAKECMDGOALS) PYTHON=python3.12, or another one of yours"; exit 1; }
@@ -20,4 +24,4 @@ build: .venv/installed
 	$(PY) -m pip install --quiet -r requirements.txt
 	touch .venv/installed
 
-.PHONY: lab test build
+.PHONY: lab test build bench

@@ -11,7 +11,7 @@ from helpers.order import OrderModel
 from helpers.patterns import block_score, diagonal_score, pattern_scores, vertical_score
 from helpers.positions import (ALiBiAttention, LearnedPositionalEncoding, PositionalEncoding, RotaryAttention,
                                alibi_slopes, position_angles, rotate)
-from helpers.queues import Answerer, look_shares, score_answers, without_head
+from helpers.queues import Answerer, grade_answers, look_shares, without_head
 from helpers.self_attention import SelfAttention
 from helpers.senses import SenseModel
 from helpers.seq2seq import Encoder, Translator, grade_translations, translate, translation_loss

@@ -126,10 +126,10 @@ def stored_results():
     return json.loads(resources.files("helpers").joinpath("length_generalisation.json").read_text(encoding="utf-8"))
 
 
-def show_results(results, digits=2):
+def show_results(results, digits=2, rows=None):
     """Accuracy against length, a panel for each task: the median of all seeds, and a band from lowest to highest.
 
-    results: as stored_results returns them. digits: see helpers.describe; None for what was trained just now.
+    results: as stored_results returns them. digits, rows: see helpers.describe; None and [] for what was trained just now.
     """
     lengths, tasks = results["lengths"], results["accuracy"]
     figure = new_figure((2.5 * len(tasks) + 1.4, 2.8))
@@ -142,9 +142,10 @@ def show_results(results, digits=2):
                     marker="osD^v"[i % 5], markersize=4)
             ax.fill_between(lengths, np.min(runs, axis=0), np.max(runs, axis=0), color=colour, alpha=0.15, linewidth=0)
         ax.set(xlabel="Length", ylabel="Accuracy", xscale="log", ylim=(0, 1.05))
+        ax.yaxis.label.set_visible(ax is axes[0])
         ax.set_title(task, fontsize=10)
         ax.set_xticks(lengths, [str(n) if n not in (24, 48, 96) else "" for n in lengths], fontsize=8)
         ax.minorticks_off()
         ax.grid(alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8)
-    show(figure, digits)
+    show(figure, digits, rows)

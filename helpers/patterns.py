@@ -1,6 +1,6 @@
-"""How much a head's weights look like a diagonal, a vertical line or blocks: scores from 0 to 1.
+"""How much a head's weights look like a diagonal, a vertical line or blocks: numbers from 0 to 1.
 
-Each score says how much of a row's weight lies where the ideal row has it, on average over the rows.
+Each pattern score says how much of a row's weight lies where the ideal row has it, on average over the rows.
 """
 import torch
 
@@ -8,7 +8,10 @@ from helpers.guards import check_sizes, guard, what
 
 
 def diagonal_score(weights, offset):
-    """The mean weight of key i + offset, over all queries i that have such a key: (..., n, n) -> (...)."""
+    """The mean weight of key i + offset, over all queries i that have such a key.
+
+    weights: (..., n, n). Returns (...).
+    """
     return weights.diagonal(offset, dim1=-2, dim2=-1).mean(dim=-1)
 
 
@@ -18,13 +21,14 @@ def vertical_score(weights, key):
 
 
 def block_score(weights, blocks):
-    """How evenly each query spreads its weight over its own block, and nowhere else: (..., n, n) -> (...).
+    """How evenly each query spreads its weight over its own block, and nowhere else.
 
-    blocks: for each token, the number of its block, such as [0, 0, 0, 1, 1].
+    weights: (..., n, n). blocks: for each token, the number of its block, such as
+    [0, 0, 0, 1, 1]. Returns (...).
     """
     blocks = torch.as_tensor(blocks, device=weights.device)
-    same = (blocks[:, None] == blocks).to(weights.dtype)                 # (n, n)
-    ideal = same / same.sum(dim=-1, keepdim=True)                        # each row spread evenly over its block
+    same = (blocks[:, None] == blocks).to(weights.dtype)  # (n, n)
+    ideal = same / same.sum(dim=-1, keepdim=True)       # each row spread evenly over its block
     return torch.minimum(weights, ideal).sum(dim=-1).mean(dim=-1)
 
 

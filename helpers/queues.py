@@ -90,24 +90,28 @@ SENTENCES = Task(fields=[WORDS], n=7, questions=["pronoun", "subject", "object",
 
 # ------------------------------------------------------------------ the model
 class Answerer(nn.Module):
-    """Embeddings and learned positions, one layer of attention, and one linear map that reads off all answers.
+    """Embeddings, learned positions, one layer of attention, one linear map for all answers.
 
-    No residual connection and no feed-forward network: what an answer needs must come through the attention.
-    attention: a module called with queries, keys, values, each (batch, n, num_hiddens). An answer is a word of the
-    task's first field.
+    No residual connection and no feed-forward network: what an answer needs must come through
+    the attention. attention: a module called with queries, keys, values, each (batch, n,
+    num_hiddens). An answer is a word of the task's first field.
+
+    forward: tokens (batch, n, fields). Returns logits (batch, n, questions, words).
     """
     def __init__(self, task, attention, num_hiddens=64):
         super().__init__()
-        self.fields = nn.ModuleList(nn.Embedding(len(words), num_hiddens) for words in task.fields)
+        self.fields = nn.ModuleList(nn.Embedding(len(words), num_hiddens)
+                                    for words in task.fields)
         self.positions = nn.Parameter(torch.randn(task.n, num_hiddens))
         self.attention = attention
-        self.output = nn.Linear(num_hiddens, len(task.questions) * len(task.fields[0]))
         self.questions = len(task.questions)
+        self.output = nn.Linear(num_hiddens, self.questions * len(task.fields[0]))
 
     def forward(self, tokens):
-        X = sum(embed(tokens[..., i]) for i, embed in enumerate(self.fields)) + self.positions
-        Y = self.attention(X, X, X)                                      # (batch, n, num_hiddens)
-        return self.output(Y).unflatten(-1, (self.questions, -1))        # (batch, n, questions, words)
+        X = sum(embed(tokens[..., i]) for i, embed in enumerate(self.fields))
+        X = X + self.positions                              # (batch, n, num_hiddens)
+        Y = self.attention(X, X, X)                         # (batch, n, num_hiddens)
+        return self.output(Y).unflatten(-1, (self.questions, -1))
 
 
 def answers(tokens, where):
@@ -118,8 +122,8 @@ def answers(tokens, where):
 
 def answer_loss(model, batch):
     """Mean cross-entropy of all questions that are asked."""
-    scores = model(batch[0])                                             # (batch, n, questions, words)
-    return F.cross_entropy(scores.flatten(0, -2), answers(*batch).flatten(), ignore_index=NOT_ASKED)
+    logits = model(batch[0])                                             # (batch, n, questions, words)
+    return F.cross_entropy(logits.flatten(0, -2), answers(*batch).flatten(), ignore_index=NOT_ASKED)
 
 
 def task_batches(task, size, seed, device=None):
@@ -131,7 +135,7 @@ def task_batches(task, size, seed, device=None):
 
 # ------------------------------------------------------------------ measuring
 @torch.no_grad()
-def score_answers(model, batch):
+def grade_answers(model, batch):
     """For each question, the share of right answers, (questions,), on the CPU."""
     truth = answers(*batch)
     asked = truth != NOT_ASKED
@@ -152,10 +156,10 @@ def look_shares(weights, where):
 
 def without_head(model, head):
     """A copy of the model whose W_o takes nothing from that head of model.attention."""
-    model = copy.deepcopy(model)
-    W_o, num_heads = model.attention.W_o, model.attention.num_heads
+    num_heads = model.attention.num_heads
     if not 0 <= head < num_heads:
         raise ValueError(f"head counts from 0 to {num_heads - 1}, got {head}")
-    with torch.no_grad():
-        W_o.weight.unflatten(1, (num_heads, -1))[:, head] = 0            # columns: what W_o reads
+    model = copy.deepcopy(model)
+    with torch.no_grad():                               # columns: what W_o reads
+        model.attention.W_o.weight.unflatten(1, (num_heads, -1))[:, head] = 0
     return model

@@ -413,5 +413,5 @@ def test_every_public_name_has_its_lines():
     given = [given for given, _, _ in BAD]
     assert len(set(given)) == len(given)
     public = {name for name, value in vars(helpers).items() if not name.startswith("_") and callable(value)}
-    fed_by_tasks = {"Answerer", "look_shares", "score_answers"}           # what these get is what the tasks draw
+    fed_by_tasks = {"Answerer", "look_shares", "grade_answers"}           # what these get is what the tasks draw
     assert public - fed_by_tasks <= {line.split(":")[0] for line in given}

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers import (DotProductAttention, MultiHeadAttention, block_score, diagonal_score, pattern_scores, train, transpose_output,
+from helpers import (AdditiveAttention, DotProductAttention, MultiHeadAttention, block_score, diagonal_score, pattern_scores, train, transpose_output,
                      transpose_qkv, vertical_score)
-from helpers.queues import (NOT_ASKED, QUEUE, SENTENCES, Answerer, answer_loss, answers, look_shares, score_answers, task_batches,
+from helpers.queues import (NOT_ASKED, QUEUE, SENTENCES, Answerer, answer_loss, answers, grade_answers, look_shares, task_batches,
                             without_head)
 
 PATHS = pytest.mark.parametrize("need_weights", [True, False], ids=["explicit", "fused"])
@@ -209,6 +209,7 @@ def test_wrong_arguments_are_named():
                              ((q, k, v[..., :5]), "values have width 5.*24, value_size"),
                              ((q, k, v[:, :5]), "7 keys.*5 values"),
                              ((q[:2], k, v), "keys.*same batch"),
+                             ((q[:, None], k[:, None], v[:, None]), "queries must be .*without an axis for heads"),
                              ((q, k, v, torch.ones(2)), "valid_lens must be"),
                              ((q, k, v, None, torch.ones(3, 2, 5, 7).bool()), "mask must be")):
         with pytest.raises(ValueError, match=words):
@@ -259,7 +260,7 @@ def test_the_sentences_ask_what_they_say():
         assert len(told) == (7 if said[0] == subject else 6)
 
 
-def test_look_shares_and_score_answers():
+def test_look_shares_and_grade_answers():
     tokens, where = QUEUE.draw(4, torch.Generator().manual_seed(0))
     weights = torch.zeros(4, 2, 10, 10)
     weights[:, 0].scatter_(2, where[..., 2:3], 1.0)                      # head 0 looks at the twin,
@@ -270,10 +271,10 @@ def test_look_shares_and_score_answers():
 
     class Knows(nn.Module):
         def forward(self, tokens):
-            scores = F.one_hot(answers(tokens, where).clamp(min=0), 12).float()
-            scores[:, :5, 1] *= -1                                       # wrong about half of `next`
-            return scores
-    same(score_answers(Knows(), (tokens, where)), [1, 4 / 9, 1, 1])
+            logits = F.one_hot(answers(tokens, where).clamp(min=0), 12).float()
+            logits[:, :5, 1] *= -1                                       # wrong about half of `next`
+            return logits
+    same(grade_answers(Knows(), (tokens, where)), [1, 4 / 9, 1, 1])
 
 
 def test_without_head_takes_away_one_head_of_a_copy():
@@ -322,18 +323,18 @@ def train_answerer(task, heads, steps):
 
 def test_four_heads_answer_the_queue_and_one_head_does_not():
     model, test = train_answerer(QUEUE, 4, 1000)
-    assert score_answers(model, test).min() >= 0.99
-    left = torch.stack([score_answers(without_head(model, head), test) for head in range(4)])
+    assert grade_answers(model, test).min() >= 0.99
+    left = torch.stack([grade_answers(without_head(model, head), test) for head in range(4)])
     assert left.min() <= 0.35
     model, test = train_answerer(QUEUE, 1, 600)
-    assert score_answers(model, test).mean() <= 0.6
+    assert grade_answers(model, test).mean() <= 0.6
 
 
 def test_four_heads_do_not_share_out_the_sentences():
     model, test = train_answerer(SENTENCES, 4, 600)
-    assert score_answers(model, test).min() >= 0.99
+    assert grade_answers(model, test).min() >= 0.99
     assert len(set(look_shares(model.attention.attention_weights, test[1]).argmax(dim=0).tolist())) < 4
-    assert min(score_answers(without_head(model, head), test).min() for head in range(4)) > 0.3
+    assert min(grade_answers(without_head(model, head), test).min() for head in range(4)) > 0.3
 
 
 def test_the_picture_by_head_says_where_the_numbers_went(capsys):
@@ -343,3 +344,12 @@ def test_the_picture_by_head_says_where_the_numbers_went(capsys):
     assert "values 0 1 / 4 5 / 8 9" in capsys.readouterr().out
     show_by_head(X.reshape(2, 3, 2), ["a", "b"], num_hiddens=4, num_heads=2)
     assert "values 0 1 / 2 3 / 4 5" in capsys.readouterr().out
+
+
+def test_the_fused_kernel_does_not_stand_in_for_another_score():
+    m = MultiHeadAttention(8, 8, 8, 8, 2, 0.0)
+    m.attention = AdditiveAttention(4, 4, 4, 0.0)
+    X = torch.randn(1, 3, 8)
+    assert m(X, X, X).shape == (1, 3, 8)
+    with pytest.raises(ValueError, match="need_weights.*AdditiveAttention"):
+        m(X, X, X, need_weights=False)

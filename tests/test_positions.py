@@ -11,6 +11,7 @@ from torch.nn import functional as F
 import helpers
 from helpers import (ALiBiAttention, DotProductAttention, LearnedPositionalEncoding, MultiHeadAttention, OrderModel,
                      PositionalEncoding, RotaryAttention, alibi_slopes, rotate, train)
+from helpers.checks import positions as check
 from helpers.order import (ENCODINGS, SKIP, TASKS, a_before_b, accuracy, accuracy_at, batches, copy_three_back,
                            most_recent_write, order_loss, recall_third, stored_results)
 
@@ -186,6 +187,27 @@ def test_inside_multi_head_attention_every_head_is_turned_by_its_own_width():
     Q, K, V = m.W_q(X), m.W_k(X), m.W_v(X)
     heads = [F.scaled_dot_product_attention(rotate(Q[..., c]), rotate(K[..., c]), V[..., c]) for c in (slice(0, 4), slice(4, 8))]
     torch.testing.assert_close(m(X, X, X), m.W_o(torch.cat(heads, dim=-1)))
+
+
+# ------------------------------------------------------------------ exercises: near-misses
+def add_refusing_with(error):
+    def add(X, P):
+        if X.shape[1] > len(P):
+            raise error
+        return X + P[:X.shape[1]]
+    return add
+
+
+@pytest.mark.parametrize("name, answer, words", [
+    ("add_positions", add_refusing_with(ValueError("in words of the learner's own")), "Right"),
+    ("add_positions", add_refusing_with(TypeError("no")), "stops with TypeError: no"),
+    ("add_positions", lambda X, P: X[:, :len(P)] + P[:X.shape[1]], "returns a Tensor; it should be a ValueError"),
+    ("position_table", lambda steps, width: PositionalEncoding(width, 0.0, steps).P, "the shape is (1, 6, 4)"),
+    ("shift_matrix", lambda delta, width: check.shift_matrix_exercise.right(abs(delta), width), "In the case delta -2, width 4"),
+    ("rotate", lambda X: X, "The result is X as it was"),                # at batch index 0 that is also "along the batch"
+])
+def test_answers_of_an_exercise_that_are_nearly_right_are_judged_rightly(name, answer, words):
+    assert words in getattr(check, f"{name}_exercise").verdict(answer)
 
 
 # ------------------------------------------------------------------ what lesson 05 concludes

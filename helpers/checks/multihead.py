@@ -21,9 +21,9 @@ def _cut(X, num_heads):
 transpose_exercise = Exercise(
     right=transpose_qkv,
     cases={
-        "1 x 3 x 4, 2 heads": (torch.arange(12.0).reshape(1, 3, 4), 2),
-        "2 x 3 x 8, 4 heads": (torch.arange(48.0).reshape(2, 3, 8), 4),
-        "2 x 2 x 4, 2 heads": (torch.arange(16.0).reshape(2, 2, 4), 2),
+        ("1 x 3 x 4, 2 heads", "1 x 3 x 4，2 个头"): (torch.arange(12.0).reshape(1, 3, 4), 2),
+        ("2 x 3 x 8, 4 heads", "2 x 3 x 8，4 个头"): (torch.arange(48.0).reshape(2, 3, 8), 4),
+        ("2 x 2 x 4, 2 heads", "2 x 2 x 4，2 个头"): (torch.arange(16.0).reshape(2, 2, 4), 2),
     },
     mistakes={
         "bare reshape": Mistake(
@@ -59,7 +59,7 @@ transpose_exercise = Exercise(
 
 # ------------------------------------------------------------------ head_by_head(queries, keys, values, W_q, W_k, W_v, W_o, num_heads)
 def _heads(width=lambda whole, one: one, join=lambda heads: torch.cat(heads, dim=-1), last=lambda Y, W_o: Y @ W_o,
-           cut_input=False, same=False):
+           cut_input=False, same=False, dim=-1):
     def function(queries, keys, values, W_q, W_k, W_v, W_o, num_heads):
         one = W_q.shape[1] // num_heads
         heads = []
@@ -70,7 +70,7 @@ def _heads(width=lambda whole, one: one, join=lambda heads: torch.cat(heads, dim
             else:
                 q, k, v = queries @ W_q[:, columns], keys @ W_k[:, columns], values @ W_v[:, columns]
             scores = q @ k.transpose(1, 2) / math.sqrt(width(W_q.shape[1], one))
-            heads.append(torch.softmax(scores, dim=-1) @ v)
+            heads.append(torch.softmax(scores, dim=dim) @ v)
         return last(join(heads), W_o)
     return function
 
@@ -82,8 +82,9 @@ def _weights(d, seed):
 heads_exercise = Exercise(
     right=_heads(),
     cases={
-        "width 4, 2 heads": (_numbers(1, 3, 4), _numbers(1, 5, 4, seed=1), _numbers(1, 5, 4, seed=2), *_weights(4, 3), 2),
-        "batch of 2, width 6, 3 heads": (
+        ("width 6, 2 heads", "宽 6，2 个头"): (
+            _numbers(1, 3, 6), _numbers(1, 5, 6, seed=1), _numbers(1, 5, 6, seed=2), *_weights(6, 3), 2),
+        ("batch of 2, width 6, 3 heads", "批量为 2，宽 6，3 个头"): (
             _numbers(2, 2, 6, seed=7), _numbers(2, 4, 6, seed=8), _numbers(2, 4, 6, seed=9), *_weights(6, 10), 3),
     },
     mistakes={
@@ -96,6 +97,14 @@ heads_exercise = Exercise(
             _heads(width=lambda whole, one: 1),
             "The scores are not scaled. Hint: divide by the root of one head's width.",
             "得分没有缩放。提示：除以一个头的宽度的平方根。"),
+        "scale without the root": Mistake(
+            _heads(width=lambda whole, one: one**2),
+            "The scores are divided by one head's width, not by its root. Hint: math.sqrt.",
+            "得分除以的是一个头的宽度，而不是它的平方根。提示：math.sqrt。"),
+        "softmax over the queries": Mistake(
+            _heads(dim=1),
+            "The softmax runs over the queries. Hint: the keys are the last axis.",
+            "softmax 沿着查询那一维做了。提示：键在最后一维。"),
         "heads summed": Mistake(
             _heads(join=sum, last=lambda Y, W_o: Y @ W_o[:Y.shape[-1]]),
             "The heads are added, so what they found is mixed again. Hint: torch.cat(heads, dim=-1).",
@@ -108,6 +117,10 @@ heads_exercise = Exercise(
             _heads(join=sum, last=lambda Y, W_o: Y),
             "The heads are added and W_o is left out. Hint: torch.cat(heads, dim=-1) @ W_o.",
             "各头的输出相加了，又漏了 W_o。提示：torch.cat(heads, dim=-1) @ W_o。"),
+        "heads averaged, W_o left out": Mistake(
+            _heads(join=lambda heads: sum(heads) / len(heads), last=lambda Y, W_o: Y),
+            "The heads are averaged and W_o is left out. Hint: torch.cat(heads, dim=-1) @ W_o.",
+            "各头的输出取了平均，又漏了 W_o。提示：torch.cat(heads, dim=-1) @ W_o。"),
         "W_o left out": Mistake(
             _heads(last=lambda Y, W_o: Y),
             "W_o is missing: the heads stand side by side, but nothing combines them. Hint: multiply what you have by W_o.",
@@ -131,9 +144,9 @@ heads_exercise = Exercise(
 lengths_exercise = Exercise(
     right=lambda valid_lens, num_heads: valid_lens.repeat_interleave(num_heads, dim=0),
     cases={
-        "lengths 3 and 2, 3 heads": (torch.tensor([3, 2]), 3),
-        "three lengths, 2 heads": (torch.tensor([1, 4, 2]), 2),
-        "a length for each query, 2 heads": (torch.tensor([[1, 2, 3], [3, 3, 1]]), 2),
+        ("lengths 3 and 2, 3 heads", "长度 3 和 2，3 个头"): (torch.tensor([3, 2]), 3),
+        ("three lengths, 2 heads", "三个长度，2 个头"): (torch.tensor([1, 4, 2]), 2),
+        ("a length for each query, 2 heads", "每个查询各有长度，2 个头"): (torch.tensor([[1, 2, 3], [3, 3, 1]]), 2),
     },
     mistakes={
         "tiled": Mistake(
@@ -169,9 +182,9 @@ def _table(n, heads, seed):
 pattern_exercise = Exercise(
     right=diagonal_score,
     cases={
-        "2 heads, 5 tokens, offset -1": (_table(5, 2, 20), -1),
-        "3 heads, 4 tokens, offset 0": (_table(4, 3, 21), 0),
-        "1 head, 6 tokens, offset 2": (_table(6, 1, 22), 2),
+        ("2 heads, 5 tokens, offset -1", "2 个头，5 个词元，偏移 -1"): (_table(5, 2, 20), -1),
+        ("3 heads, 4 tokens, offset 0", "3 个头，4 个词元，偏移 0"): (_table(4, 3, 21), 0),
+        ("1 head, 6 tokens, offset 2", "1 个头，6 个词元，偏移 2"): (_table(6, 1, 22), 2),
     },
     mistakes={
         "divided by all rows": Mistake(
@@ -187,6 +200,11 @@ pattern_exercise = Exercise(
             lambda weights, offset: weights.diagonal(offset, dim1=1, dim2=2).sum(dim=-1),
             "The weights are added, not averaged, so the score grows with the number of tokens. Hint: mean.",
             "权重是相加的，没有取平均，词元越多分数就越大。提示：用 mean。"),
+        "around the edge": Mistake(
+            lambda weights, offset: weights.roll(-offset, dims=2).diagonal(dim1=1, dim2=2).mean(dim=-1),
+            "Queries at the edge count too, with a key from the other end (a negative index counts from there). Hint: they "
+            "have no such key; leave them out.",
+            "靠边的查询也算了进去，用的是另一头的键（负的下标是从末尾数的）。提示：它们没有这个键，不要算。"),
         "one number for all heads": Mistake(
             lambda weights, offset: diagonal_score(weights, offset).mean(),
             "All heads are averaged into one number. Hint: one score for each head, shape (heads,).",

@@ -4,7 +4,7 @@ import math
 import torch
 
 from helpers.checks import Exercise, Mistake
-from helpers.positions import PositionalEncoding, rotate
+from helpers.positions import PositionalEncoding, position_angles, rotate
 
 
 def _numbers(*shape, seed=0):
@@ -92,68 +92,60 @@ position_table_exercise = Exercise(
 
 
 # ------------------------------------------------------------------ add_positions(X, P)
-_REFUSED = ValueError()
-
-
-def _refusing(function):
-    """The same function, but a ValueError is its result, whatever the message."""
-    def answer(X, P):
-        try:
-            return function(X, P)
-        except ValueError:
-            return _REFUSED
-    return answer
+_REFUSED = ValueError("an error that is raised")
 
 
 class _WithRefusals(Exercise):
-    """An exercise in which raising ValueError is the right answer to some case."""
+    """An exercise in which raising a ValueError, whatever it says, may be the right answer: _REFUSED stands for it."""
     def verdict(self, function):
-        mistakes = {name: mistake._replace(function=_refusing(mistake.function)) for name, mistake in self.mistakes.items()}
-        return Exercise(_refusing(self.right), self.cases, mistakes).verdict(_refusing(function))
-
-
-def _add_checked(X, P):
-    if X.shape[1] > len(P):
-        raise ValueError(f"{X.shape[1]} steps, but the table has {len(P)} rows")
-    return X + P[:X.shape[1]]
+        def answer(X, P):
+            try:
+                return function(X, P)
+            except ValueError:
+                return _REFUSED
+        return super().verdict(answer)
 
 
 def _checked(add):
-    """The mistake of someone who does refuse what is too long."""
-    def wrong(X, P):
-        if X.shape[1] > len(P):
-            raise ValueError
-        return add(X, P)
-    return wrong
+    """The same sum, but what is too long is refused."""
+    return lambda X, P: _REFUSED if X.shape[1] > len(P) else add(X, P)
 
 
-_BATCH = ("The positions run along the batch: example 0 gets row 0, example 1 row 1. Hint: the steps are axis 1; "
-          "P[:X.shape[1]] broadcasts over the batch by itself.",
-          "位置加到批量那一维上去了：样本 0 得到第 0 行，样本 1 得到第 1 行。提示：步数在第 1 维；P[:X.shape[1]] 会自动对批量广播。")
-_FIRST_ROW = ("Every step gets row 0. Hint: step i gets row i: P[:X.shape[1]].",
-              "每一步加的都是第 0 行。提示：第 i 步加第 i 行：P[:X.shape[1]]。")
-_LAST_ROWS = ("These are the last rows of the table. Hint: the first step gets row 0: P[:X.shape[1]].",
-              "取的是表的最后几行。提示：第一步加第 0 行：P[:X.shape[1]]。")
-_ROOT = ("X is multiplied by sqrt(d). Hint: the encoding only adds. A model that scales its embeddings does so before.",
-         "X 乘上了 sqrt(d)。提示：位置编码只做加法；要缩放词嵌入的模型，在这之前自己缩放。")
-_JOINED = ("The positions are put beside X, so the width grows. Hint: they are added: X + P[:X.shape[1]].",
-           "位置拼到了 X 旁边，宽度变大了。提示：是相加：X + P[:X.shape[1]]。")
-
-
-def _tile_batch(X, P):
-    return X + P[:X.shape[0], None]
-
-
-def _root(X, P):
-    return X * math.sqrt(X.shape[2]) + P[:X.shape[1]]
-
-
-def _join(X, P):
-    return torch.cat([X, P[:X.shape[1]].expand(len(X), -1, -1)], dim=-1)
-
+_SUMS = {                                                                # each made with and without a check of the length
+    "along the batch": Mistake(
+        lambda X, P: X + P[:X.shape[0], None],
+        "The positions run along the batch: example 0 gets row 0, example 1 row 1. Hint: the steps are axis 1; "
+        "P[:X.shape[1]] broadcasts over the batch by itself.",
+        "位置加到批量那一维上去了：样本 0 得到第 0 行，样本 1 得到第 1 行。提示：步数在第 1 维；P[:X.shape[1]] 会自动对批量广播。"),
+    "first row only": Mistake(
+        lambda X, P: X + P[0],
+        "Every step gets row 0. Hint: step i gets row i: P[:X.shape[1]].",
+        "每一步加的都是第 0 行。提示：第 i 步加第 i 行：P[:X.shape[1]]。"),
+    "last rows": Mistake(
+        lambda X, P: X + P[-X.shape[1]:],
+        "These are the last rows of the table. Hint: the first step gets row 0: P[:X.shape[1]].",
+        "取的是表的最后几行。提示：第一步加第 0 行：P[:X.shape[1]]。"),
+    "positions from 1": Mistake(
+        lambda X, P: X + P[1:X.shape[1] + 1],
+        "The first step gets row 1. Hint: positions count from 0: P[:X.shape[1]].",
+        "第一步加的是第 1 行。提示：位置从 0 开始数：P[:X.shape[1]]。"),
+    "scaled": Mistake(
+        lambda X, P: X * math.sqrt(X.shape[2]) + P[:X.shape[1]],
+        "X is multiplied by sqrt(d). Hint: the encoding only adds. A model that scales its embeddings does so before.",
+        "X 乘上了 sqrt(d)。提示：位置编码只做加法；要缩放词嵌入的模型，在这之前自己缩放。"),
+    "side by side": Mistake(
+        lambda X, P: torch.cat([X, P[:X.shape[1]].expand(len(X), -1, -1)], dim=-1),
+        "The positions are put beside X, so the width grows. Hint: they are added: X + P[:X.shape[1]].",
+        "位置拼到了 X 旁边，宽度变大了。提示：是相加：X + P[:X.shape[1]]。"),
+    "whole table": Mistake(
+        lambda X, P: X + P,
+        "The whole table is added, which fits only where X has as many steps as the table has rows. Hint: cut it: "
+        "P[:X.shape[1]].",
+        "整张表都加上去了，只有步数恰好等于行数时才行得通。提示：先截取：P[:X.shape[1]]。"),
+}
 
 add_positions_exercise = _WithRefusals(
-    right=_add_checked,
+    right=_checked(lambda X, P: X + P[:X.shape[1]]),
     cases={
         ("2 examples of 3 steps, a table of 5 rows", "2 个样本、3 步，表有 5 行"): (_numbers(2, 3, 4), _numbers(5, 4, seed=1)),
         ("as many steps as rows", "步数等于行数"): (_numbers(3, 4, 2, seed=2), _numbers(4, 2, seed=3)),
@@ -165,21 +157,12 @@ add_positions_exercise = _WithRefusals(
             "A table of one row is too short for three steps, but broadcasting adds it to all of them without a word. Hint: if "
             "X.shape[1] > len(P), raise ValueError(...) first.",
             "只有一行的表不够三步用，广播却一声不响地把它加到了每一步上。提示：如果 X.shape[1] > len(P)，先 raise ValueError(...)。"),
-        "along the batch": Mistake(_tile_batch, *_BATCH),
-        "along the batch, checked": Mistake(_checked(_tile_batch), *_BATCH),
-        "first row only": Mistake(lambda X, P: X + P[0], *_FIRST_ROW),
-        "first row only, checked": Mistake(_checked(lambda X, P: X + P[0]), *_FIRST_ROW),
-        "last rows": Mistake(lambda X, P: X + P[-X.shape[1]:], *_LAST_ROWS),
-        "last rows, checked": Mistake(_checked(lambda X, P: X + P[-X.shape[1]:]), *_LAST_ROWS),
-        "scaled": Mistake(_root, *_ROOT),
-        "scaled, checked": Mistake(_checked(_root), *_ROOT),
-        "side by side": Mistake(_join, *_JOINED),
-        "side by side, checked": Mistake(_checked(_join), *_JOINED),
-        "whole table": Mistake(
-            lambda X, P: X + P,
-            "The whole table is added, which fits only where X has as many steps as the table has rows. Hint: cut it: "
-            "P[:X.shape[1]].",
-            "整张表都加上去了，只有步数恰好等于行数时才行得通。提示：先截取：P[:X.shape[1]]。"),
+        "one step too strict": Mistake(
+            lambda X, P: _checked(lambda X, P: X + P[:X.shape[1]])(X, P[:-1]),
+            "As many steps as rows is still fine, but your function refuses it. Hint: > and not >=.",
+            "步数恰好等于行数是可以的，你的函数却拒绝了。提示：用 >，不用 >=。"),
+        **_SUMS,
+        **{f"{name}, checked": mistake._replace(function=_checked(mistake.function)) for name, mistake in _SUMS.items()},
     })
 
 
@@ -220,7 +203,7 @@ shift_matrix_exercise = Exercise(
             "Only the diagonal is filled. Hint: the sine of the new angle needs both the old sine and the old cosine.",
             "只填了对角线。提示：新角的正弦要用到旧角的正弦和余弦两个数。"),
         "sin and cos swapped": Mistake(
-            lambda delta, d: _blocks(angle=lambda delta, j, d: math.pi / 2 - delta / 10000 ** (2 * j / d))(delta, d),
+            _blocks(angle=lambda delta, j, d: math.pi / 2 - delta / 10000 ** (2 * j / d)),
             "Sine and cosine are swapped: a shift by 0 should be the identity. Hint: cosines on the diagonal.",
             "正弦和余弦放反了：移动 0 步应当得到单位矩阵。提示：余弦放在对角线上。"),
         "one frequency for all": Mistake(
@@ -259,6 +242,13 @@ def _turned(power=1, first=0, axis=1, signs=(-1, 1)):
     return wrong
 
 
+def _overwriting(X):
+    turned = rotate(X)
+    angles = position_angles(*X.shape[1:])
+    turned[..., 1::2] = (turned[..., 0::2] * angles.sin() + X[..., 1::2] * angles.cos()).float()
+    return turned
+
+
 def _rotate_halves(X):
     half = X.shape[-1] // 2
     paired = torch.stack([X[..., :half], X[..., half:]], dim=-1).flatten(-2)
@@ -268,8 +258,8 @@ def _rotate_halves(X):
 
 rotate_exercise = Exercise(
     right=rotate,
-    cases={("1 example, 3 steps, width 2", "1 个样本、3 步，宽度 2"): (_numbers(1, 3, 2),),
-           ("2 examples, 5 steps, width 6", "2 个样本、5 步，宽度 6"): (_numbers(2, 5, 6, seed=1),)},
+    cases={("2 examples, 5 steps, width 6", "2 个样本、5 步，宽度 6"): (_numbers(2, 5, 6, seed=1),),
+           ("1 example, 3 steps, width 2", "1 个样本、3 步，宽度 2"): (_numbers(1, 3, 2),)},
     mistakes={
         "wrong way round": Mistake(
             _turned(signs=(1, -1)),
@@ -296,6 +286,15 @@ rotate_exercise = Exercise(
             _turned(power=-1),
             "The frequencies grow instead of falling. Hint: i is divided by 10000^(2j / width).",
             "频率越往后越高了，应当越来越低。提示：i 要除以 10000^(2j / 宽度)。"),
+        "not turned": Mistake(
+            torch.clone,
+            "The result is X as it was. Hint: assign both halves, turned[..., 0::2] and turned[..., 1::2], and return turned.",
+            "结果还是原来的 X。提示：turned[..., 0::2] 和 turned[..., 1::2] 两半都要赋值，最后返回 turned。"),
+        "x overwritten": Mistake(
+            _overwriting,
+            "The first halves are right. For the second ones you use an x that is turned already. Hint: keep x and y as they "
+            "were until both are computed.",
+            "前一半对了；算后一半时，用的却是已经转过的 x。提示：两半都算完之前，x 和 y 要保持原样。"),
         "positions from 1": Mistake(
             _turned(first=1),
             "Position 0 is turned, too. Hint: positions count from 0, and an angle of 0 leaves the first row as it is.",
