@@ -272,13 +272,15 @@ def _figsize(shape, queries, keys, annot):
 
 
 def _curves(values, name):
-    """A list of curves from one curve or several."""
-    several = isinstance(values, (list, tuple)) and len(values) and any(to_array(value, name).ndim for value in values)
-    curves = [to_array(curve, name) for curve in values] if several else to_array(values, name)
-    curves = [curves] if not several and curves.ndim == 1 else list(curves) if several or curves.ndim == 2 else []
+    """A list of curves from one curve or several, which may differ in length."""
+    if isinstance(values, (list, tuple)) and any(to_array(value, name).ndim for value in values):
+        curves = [to_array(curve, name) for curve in values]
+    else:
+        array = to_array(values, name)
+        curves = [array] if array.ndim < 2 else list(array)
     if not curves or any(curve.ndim != 1 or not curve.size for curve in curves):
-        got = [curve.shape for curve in curves] if curves else to_array(values, name).shape
-        raise ValueError(f"{name} must be one curve or a list of curves, each a row of numbers, at least one; got shape {got}")
+        raise ValueError(f"{name} must be one curve or a list of curves, each a row of numbers, at least one; got shapes "
+                         f"{[curve.shape for curve in curves]}")
     for curve in curves:
         check_finite(name, curve)
     return curves

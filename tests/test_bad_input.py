@@ -295,7 +295,7 @@ BAD = [
     ("show: no figure", lambda: show(MATRIX), ["figure", "(2, 2)"]),
     ("plot: nothing", lambda: plot([]), ["X", "(0,)"]),
     ("plot: one number", lambda: plot(3), ["X", "()"]),
-    ("plot: three axes", lambda: plot(ones(2, 2, 2)), ["X", "(2, 2, 2)"]),
+    ("plot: three axes", lambda: plot(ones(2, 2, 2)), ["X", "[(2, 2), (2, 2)]"]),
     ("plot: words", lambda: plot(["a", "b"]), ["X", "'a'"]),
     ("plot: a missing value", lambda: plot([1, 2], [1, NAN]), ["Y", "1 values", "nan"]),
     ("plot: None among numbers", lambda: plot([1, None]), ["X", "nan"]),
