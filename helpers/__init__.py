@@ -3,9 +3,11 @@ from helpers.attention import AdditiveAttention, Attention, DotProductAttention,
 from helpers.costs import count_flops, dependence, longest_chain, path_length, peak_bytes, seconds, show_growth
 from helpers.descriptions import describe
 from helpers.device import try_gpu
+from helpers.explorer import explore
 from helpers.figures import draw_heatmaps, plot, show, show_heatmaps
 from helpers.graphs import show_graphs
 from helpers.head_pictures import show_by_head
+from helpers.knobs import knob
 from helpers.multihead import MultiHeadAttention, fused_attention, mask_for_heads, transpose_output, transpose_qkv
 from helpers.order import OrderModel
 from helpers.patterns import block_score, diagonal_score, pattern_scores, vertical_score
