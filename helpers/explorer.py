@@ -9,7 +9,6 @@ the second output shows nothing, and the picture stands.
 import base64
 import io
 import json
-import math
 import sys
 from functools import cache
 from pathlib import Path
@@ -23,14 +22,14 @@ from helpers import course
 from helpers.attention import masked_softmax
 from helpers.descriptions import rounded
 from helpers.figures import bundle, draw_heatmaps, to_array
-from helpers.guards import check_number, check_sizes, what
+from helpers.guards import check_sizes
 
 MOST_TOKENS = 64                                                         # more would be too small to point at
 MOST_MAPS = 8                                                            # in the static picture
 
 
 def explore(weights, tokens, key_tokens=None, *, scores=None, mask=None, d=None, head_names=None, start=(0, 0),
-            xlabel="Keys", ylabel="Queries", digits=2, rows=None):
+            xlabel="Keys", ylabel="Queries", figsize=None, digits=2, rows=None):
     """Show attention weights as a heatmap to explore: point at a token and see where it looks.
 
     weights: (queries, keys), (heads, queries, keys) or (layers, heads, queries, keys), of one example, such as
@@ -40,10 +39,10 @@ def explore(weights, tokens, key_tokens=None, *, scores=None, mask=None, d=None,
         temperature, with mask a switch for the mask, and with d, the width of queries and keys, a switch for the root of d.
     mask: True or 1 = may attend; broadcasts to weights. head_names: a name for each head.
     start: the layer and the head shown first. The static picture has all maps, or this one where there are more than 8.
-    xlabel, ylabel, digits, rows: see show_heatmaps; digits=None for weights of a trained model.
+    xlabel, ylabel, figsize, digits, rows: see show_heatmaps; digits=None for weights of a trained model.
     """
-    figure, numbers = _prepare(weights, tokens, key_tokens, scores, mask, d, head_names, start, xlabel, ylabel)
-    picture, metadata = bundle(figure, digits, rows)
+    maps, allowed, numbers = _numbers(weights, tokens, key_tokens, scores, mask, d, head_names, start, xlabel, ylabel)
+    picture, metadata = bundle(_static(maps, allowed, numbers, figsize), digits, rows)
     picture["image/png"] = _with_numbers(picture["image/png"], numbers)
     _display(picture, metadata, {"text/html": page(numbers if "google.colab" in sys.modules else None)})
 
@@ -90,38 +89,46 @@ def _with_numbers(png, numbers):
 
 
 # ------------------------------------------------------------------ the static picture, and the numbers for the script
-def _prepare(weights, tokens, key_tokens, scores, mask, d, head_names, start, xlabel, ylabel):
-    maps = _maps("weights", weights)                                     # (layers, heads, queries, keys)
+def _numbers(weights, tokens, key_tokens, scores, mask, d, head_names, start, xlabel, ylabel):
+    """Weights and mask as (layers, heads, queries, keys), and all that the script needs, checked."""
+    maps = _maps("weights", weights)
     layers, heads, n_queries, n_keys = maps.shape
     queries = _tokens("tokens", tokens, n_queries, "queries")
     if key_tokens is None and n_keys != n_queries:
         raise ValueError(f"key_tokens must be {n_keys} tokens, one for each key, as there are {n_queries} queries; got None")
     keys = queries if key_tokens is None else _tokens("key_tokens", key_tokens, n_keys, "keys")
-    names = None if head_names is None else _tokens("head_names", head_names, heads, "heads")
+    names = [None] * heads if head_names is None else _tokens("head_names", head_names, heads, "heads")
     layer, head = _check_start(start, layers, heads)
     if d is not None:
         check_sizes(d=d)
     allowed = None if mask is None else _mask(mask, maps.shape)
     _check_rows(maps, queries)
     numbers = {"queries": queries, "keys": keys, "xlabel": str(xlabel), "ylabel": str(ylabel), "layers": layers,
-               "heads": names or [None] * heads, "start": layer * heads + head}
+               "heads": names, "start": layer * heads + head, "d": d}
     if allowed is not None:
         numbers["mask"] = "".join("1" if yes else "0" for yes in allowed.flat)
     if scores is None:
-        numbers["weights"] = (rounded(maps, 3) * 1000).round().astype(int).ravel().tolist()
+        numbers["weights"] = (rounded(maps, 3) * 1000).round().astype(int).ravel().tolist()     # short in JSON
     else:
-        numbers |= {"scores": rounded(_scores(scores, maps, allowed), 3).ravel().tolist(), "d": d}
-    few = layers * heads <= MOST_MAPS
-    titles = [_title(layer, head, layers, names) for layer in range(layers) for head in range(heads)]
-    figure = draw_heatmaps(maps if few else maps[layer, head], xlabel, ylabel, query_labels=queries, key_labels=keys,
-                           titles=None if layers * heads == 1 else titles if few else titles[layer * heads + head],
-                           mask=allowed if few or allowed is None else allowed[layer, head])
-    return figure, numbers
+        numbers["scores"] = rounded(_scores(scores, maps, allowed), 3).ravel().tolist()
+    return maps, allowed, numbers
 
 
-def _title(layer, head, layers, names):
-    name = names[head] if names else f"head {head}"
-    return f"layer {layer}, {name}" if layers > 1 else name
+def _static(maps, allowed, numbers, figsize):
+    """The heatmaps for where no script runs: all maps, or the first one shown where they are too many."""
+    layers, heads = maps.shape[:2]
+    titles = [f"layer {layer}, " * (layers > 1) + (name or f"head {head}")
+              for layer in range(layers) for head, name in enumerate(numbers["heads"])]
+    shown = range(layers * heads)
+    if len(shown) > MOST_MAPS:
+        shown = [numbers["start"]]
+    across = heads // 2 if layers == 1 and heads > 3 and heads % 2 == 0 else min(heads, len(shown))
+    grid = maps.shape[2:]
+    maps, allowed = (part if part is None else part.reshape(-1, *grid)[shown].reshape(-1, across, *grid)
+                     for part in (maps, allowed))
+    return draw_heatmaps(maps, numbers["xlabel"], numbers["ylabel"], figsize=figsize, mask=allowed,
+                         titles=None if layers * heads == 1 else [titles[i] for i in shown],
+                         query_labels=numbers["queries"], key_labels=numbers["keys"])
 
 
 # ------------------------------------------------------------------ wrong input, refused by name

@@ -9,6 +9,7 @@ import inspect
 
 from matplotlib.figure import Figure
 
+from helpers import course
 from helpers.figures import bundle, show
 from helpers.guards import check_callable, what
 
@@ -42,14 +43,19 @@ def panel(draw, starts, choices):
     if getattr(get_ipython(), "kernel", None) is None:
         return None
     controls = {name: _control(ipywidgets, name, values, starts[name]) for name, values in choices.items()}
-    picture = ipywidgets.HTML()
+    note, picture = ipywidgets.HTML(layout={"min_height": "2em"}), ipywidgets.HTML()
 
     def redraw(change):
-        picture.value = _live(draw, {name: control.value for name, (control, _) in controls.items()})
+        note.value = _note(course.say("drawing …", "正在绘制……"))
+        try:
+            picture.value = _image(_drawn(draw, {name: control.value for name, (control, _) in controls.items()}))
+            note.value = ""
+        except ValueError as error:
+            picture.value, note.value = "", _note(error)
 
     for control, _ in controls.values():
         control.observe(redraw, names="value")
-    return ipywidgets.VBox([*(box for _, box in controls.values()), picture])
+    return ipywidgets.VBox([*(box for _, box in controls.values()), note, picture])
 
 
 def _control(ipywidgets, name, values, start):
@@ -68,12 +74,13 @@ def _control(ipywidgets, name, values, start):
     return menu, ipywidgets.HBox([menu, slider], layout={"flex_flow": "row wrap"})
 
 
-def _live(draw, values):
-    """The figure as HTML, its description as alternative text; what draw refuses, as text."""
-    try:
-        data, metadata = bundle(_drawn(draw, values))
-    except ValueError as error:
-        return f'<p role="alert">{html.escape(str(error))}</p>'
+def _note(text):
+    return f'<span role="status">{html.escape(str(text))}</span>'
+
+
+def _image(figure):
+    """The figure as HTML, with its description as alternative text."""
+    data, metadata = bundle(figure)
     size = metadata["image/png"]
     return (f'<img alt="{html.escape(size["alt"])}" style="width: {size["width"]}px; max-width: 100%; height: auto" '
             f'src="data:image/png;base64,{data["image/png"]}">')
