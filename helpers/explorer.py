@@ -7,6 +7,7 @@ explorer takes the picture's place, without a kernel and without a request. Wher
 the second output shows nothing, and the picture stands.
 """
 import base64
+import html
 import io
 import json
 import sys
@@ -53,15 +54,12 @@ def page(numbers=None):
     numbers: written into the page as well. Only Colab needs that: there each output may have a frame of its own, from
     which the picture cannot be seen.
     """
-    html = _html().replace('lang="en"', f'lang="{course.language}"')
-    if numbers is None:
-        return html
-    embedded = json.dumps(numbers).replace("&", "&amp;").replace('"', "&quot;")
-    return html.replace(" lang=", f' data-numbers="{embedded}" lang=')
+    embedded = "" if numbers is None else f' data-numbers="{html.escape(json.dumps(numbers))}"'
+    return _page().replace(' lang="en"', f' lang="{course.language}"{embedded}')
 
 
 @cache
-def _html():
+def _page():
     return (Path(__file__).parent / "explorer.html").read_text(encoding="utf-8")
 
 
