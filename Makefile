@@ -1,5 +1,5 @@
-# make lab opens the course, make test checks it, make build rebuilds notebooks/ from lessons/,
-# make bench computes again what takes too long for a lesson (6 minutes).
+# make lab opens the course, make test checks it (make test-browser: in a browser only, which it then needs),
+# make build rebuilds notebooks/ from lessons/, make bench computes again what takes too long for a lesson (6 minutes).
 # Each makes .venv on its first run; a second run starts at once.
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -7,8 +7,11 @@ PY := .venv/bin/python
 lab: .venv/installed
 	$(PY) -m jupyterlab notebooks $(LAB_FLAGS)
 
-test: .venv/installed
+test: .venv/development
 	$(PY) -m pytest
+
+test-browser: .venv/development
+	NEED_BROWSER=1 $(PY) -m pytest tests/browser
 
 build: .venv/installed
 	$(PY) lessons/build.py
@@ -24,4 +27,9 @@ bench: .venv/installed
 	$(PY) -m pip install --quiet -r requirements.txt
 	touch .venv/installed
 
-.PHONY: lab test build bench
+# What only the checks need, on top of what the lessons need.
+.venv/development: .venv/installed requirements-dev.txt
+	$(PY) -m pip install --quiet -r requirements-dev.txt
+	touch .venv/development
+
+.PHONY: lab test test-browser build bench
