@@ -1,12 +1,11 @@
 """The explorer in a page of its own, as an exported notebook has it: what its script computes, shows, and says."""
-import base64
 import math
 import re
 
 import pytest
 import torch
 
-from helpers import course, explore, explorer, masked_softmax
+from helpers import course, draw_heatmaps, explore, explorer, figures, masked_softmax
 
 ENGLISH, FRENCH = "the black cat often sees a mouse".split(), "le chat noir voit souvent une souris".split()
 WORDS = ["苹果", "发布", "了", "产品"]
@@ -163,9 +162,22 @@ def test_two_explorers_on_a_page_keep_to_their_own_pictures(outputs, opened):
 
 
 def test_without_a_picture_that_has_numbers_nothing_is_shown(outputs, opened):
-    other = base64.b64encode(base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")).decode()
-    page = opened(f'<img src="data:image/png;base64,{other}">', outputs(torch.eye(2), ["a", "b"])[1])
-    assert page.locator("img").is_visible() and page.locator(".attention-explorer").inner_text() == ""
+    png = figures.bundle(draw_heatmaps(torch.eye(2), "Keys", "Queries"))[0]["image/png"]
+    others = [f'<img src="data:image/png;base64,{png}">', '<img src="data:image/svg+xml,%3Csvg/%3E">', '<img src="data:image/png;base64,AAAA">']
+    page = opened(*others, outputs(torch.eye(2), ["a", "b"])[1])
+    page.wait_for_timeout(1000)
+    assert page.locator("img").first.is_visible() and page.locator(".attention-explorer").inner_text() == ""
+
+
+def test_a_picture_that_comes_late_and_one_behind_another_address_will_do(outputs, opened):
+    """VS Code draws the outputs of a cell one by one, and its pictures have addresses of their own."""
+    picture, live = outputs(torch.eye(2), ["a", "b"])
+    page = opened(f"<div id=here></div>{live}")
+    page.evaluate("""async picture => {
+        here.innerHTML = picture;
+        const image = here.querySelector("img");
+        image.src = URL.createObjectURL(await (await fetch(image.src)).blob()); }""", picture)
+    assert page.locator("tbody th").first.inner_text() == "a" and not page.locator("img").is_visible()
 
 
 def test_numbers_in_the_page_do_where_the_picture_is_in_another_frame(outputs, opened, monkeypatch):
