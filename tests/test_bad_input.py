@@ -13,11 +13,13 @@ from torch import nn
 import helpers
 from helpers import (AdditiveAttention, ALiBiAttention, Answerer, Attention, DotProductAttention, Encoder, LearnedPositionalEncoding,
                      MultiHeadAttention, OrderModel, PositionalEncoding, RotaryAttention, SelfAttention, SenseModel, Translator, alibi_slopes,
-                     attend_mask, block_score, count_flops, course, dependence, describe, diagonal_score, draw_heatmaps, explore,
-                     fused_attention, grade_translations, knob, longest_chain, mask_for_heads, masked_softmax, path_length, pattern_scores,
+                     attend_mask, block_score, count_flops, course, dependence, describe, diagonal_score, draw_heatmaps,
+                     fused_attention, grade_translations, longest_chain, mask_for_heads, masked_softmax, path_length, pattern_scores,
                      peak_bytes, plot, position_angles, rotate, seconds, show, show_by_head, show_graphs, show_growth, show_heatmaps,
                      train, transpose_output, transpose_qkv, translate, translation_loss, try_gpu, vertical_score,
                      without_head)
+from helpers.explorer import explore
+from helpers.knobs import knob
 from helpers.queues import QUEUE
 from helpers.senses import gloss, make_sentences, read_nouns, sense_batches, to_ids
 from helpers.translation import ENGLISH, make_pairs, shuffled_batches, to_batch, translate_by_rule
@@ -376,21 +378,6 @@ BAD = [
     ("translate_by_rule: nothing", lambda: translate_by_rule([]), ["english", "''"]),
     ("shuffled_batches: no pairs", lambda: shuffled_batches([], 4), ["pairs", "[]"]),
     ("shuffled_batches: batches of nothing", lambda: shuffled_batches(make_pairs(1, 0), 0), ["batch_size", "0"]),
-    # ------------------------------------------------------------------ senses
-    *sizes(SenseModel, vocab_size=10, num_hiddens=4),
-    ("SenseModel: embeddings", lambda: SenseModel(10)(X), ["ids", "(2, 3, 4)", "token ids"]),
-    ("SenseModel: an id beyond the vocabulary", lambda: SenseModel(4)(IDS), ["ids", "0 to 5", "0 to 3"]),
-    ("SenseModel: ids elsewhere", lambda: SenseModel(10)(IDS.to("meta")), ["ids", "meta", "cpu"]),
-    ("SenseModel: lengths of another batch", lambda: SenseModel(10)(IDS, [1]), ["valid_lens", "(1,)"]),
-    ("make_sentences: how many is no number", lambda: make_sentences(2.5, 0), ["n", "2.5"]),
-    ("to_ids: one sentence of words", lambda: to_ids(["苹果", "很", "好吃"]), ["tokens", "'苹果'", "list of words"]),
-    ("to_ids: no sentences", lambda: to_ids([]), ["sentences", "at least one"]),
-    ("to_ids: an unknown word", lambda: to_ids([["苹果", "unicorn"]]), ["unicorn", "it knows"]),
-    ("gloss: an unknown word", lambda: gloss(["unicorn"]), ["tokens", "unicorn"]),
-    ("gloss: one string", lambda: gloss("苹果很好吃"), ["tokens", "'苹果很好吃'"]),
-    ("sense_batches: no sentences", lambda: sense_batches([], 4), ["sentences", "[]"]),
-    ("sense_batches: batches of nothing", lambda: sense_batches(make_sentences(2, 0), 0), ["batch_size", "0"]),
-    ("read_nouns: words", lambda: read_nouns(SenseModel(99), [["苹果"]]), ["sentences", "make_sentences"]),
     # ------------------------------------------------------------------ the explorer and the knobs
     ("explore: one number", lambda: explore(0.5, ["a"]), ["weights", "(queries, keys)", "()"]),
     ("explore: a batch of heads and layers", lambda: explore(ones(1, 1, 1, 2, 2), ["a", "b"]), ["weights", "one example", "(1, 1, 1, 2, 2)"]),
@@ -418,6 +405,21 @@ BAD = [
     ("knob: a start that is no choice", lambda: knob(lambda n=5: Figure(), n=[1, 2]), ["n", "5", "[1, 2]"]),
     ("knob: text that starts as a number", lambda: knob(lambda n=5: Figure(), n=str), ["n", "5", "text"]),
     ("knob: no figure is drawn", lambda: knob(lambda n=1: None, n=[1, 2]), ["draw", "Figure", "NoneType"]),
+    # ------------------------------------------------------------------ senses
+    *sizes(SenseModel, vocab_size=10, num_hiddens=4),
+    ("SenseModel: embeddings", lambda: SenseModel(10)(X), ["ids", "(2, 3, 4)", "token ids"]),
+    ("SenseModel: an id beyond the vocabulary", lambda: SenseModel(4)(IDS), ["ids", "0 to 5", "0 to 3"]),
+    ("SenseModel: ids elsewhere", lambda: SenseModel(10)(IDS.to("meta")), ["ids", "meta", "cpu"]),
+    ("SenseModel: lengths of another batch", lambda: SenseModel(10)(IDS, [1]), ["valid_lens", "(1,)"]),
+    ("make_sentences: how many is no number", lambda: make_sentences(2.5, 0), ["n", "2.5"]),
+    ("to_ids: one sentence of words", lambda: to_ids(["苹果", "很", "好吃"]), ["tokens", "'苹果'", "list of words"]),
+    ("to_ids: no sentences", lambda: to_ids([]), ["sentences", "at least one"]),
+    ("to_ids: an unknown word", lambda: to_ids([["苹果", "unicorn"]]), ["unicorn", "it knows"]),
+    ("gloss: an unknown word", lambda: gloss(["unicorn"]), ["tokens", "unicorn"]),
+    ("gloss: one string", lambda: gloss("苹果很好吃"), ["tokens", "'苹果很好吃'"]),
+    ("sense_batches: no sentences", lambda: sense_batches([], 4), ["sentences", "[]"]),
+    ("sense_batches: batches of nothing", lambda: sense_batches(make_sentences(2, 0), 0), ["batch_size", "0"]),
+    ("read_nouns: words", lambda: read_nouns(SenseModel(99), [["苹果"]]), ["sentences", "make_sentences"]),
 ]
 # What Python itself says: an argument that is missing or unknown.
 OF_PYTHON = ("missing", "unexpected keyword")

@@ -111,6 +111,13 @@ def test_what_is_clicked_stays_until_escape(outputs, opened):
     assert status(page).startswith("Point at a token")
 
 
+def test_cells_are_squares_of_one_size(outputs, opened):
+    for n, words in ((4, WORDS), (7, ENGLISH)):
+        page = opened(*outputs(torch.eye(n), words))
+        sizes = page.locator("td").evaluate_all("cells => cells.map(cell => [cell.offsetWidth, cell.offsetHeight])")
+        assert {tuple(size) for size in sizes} == {(31, 31)}
+
+
 def test_touch(outputs, opened):
     page = opened(*outputs(torch.eye(7), FRENCH, ENGLISH), has_touch=True, viewport={"width": 390, "height": 800})
     page.locator(".queries li").nth(1).tap()
