@@ -94,11 +94,12 @@ def edition(path, lang):
     course, cells = read_lesson(path)
     notebook = nbformat.v4.new_notebook(metadata=copy.deepcopy(METADATA))
     notebook.metadata["title"] = course["title"][lang]
+    links = course_map(path, lang)
     for cell in cells:
         if cell.metadata.pop("lang", lang) != lang:
             continue
         if cell.cell_type == "markdown":
-            cell.source = joined(cell.source).replace("[[course map]]", course_map(path, lang))
+            cell.source = joined(cell.source).replace("[[course map]]", links)
         elif "solution" in cell.metadata.get("tags", []):
             cell = folded(cell, lang)
         elif cell.source == "#@setup":
