@@ -158,7 +158,7 @@ def test_outside_a_notebook_the_description_is_printed(capsys):
     plot([1, 2, 3], [[1, 4, 9], [9, 4, 1]], "n", "cost", legend=["up", "down"], yscale="log")
     assert capsys.readouterr().out == ('plot: across "n", up "cost", y logarithmic\n'
                                        '  line "up": x 1.00 2.00 3.00, y 1.00 4.00 9.00\n'
-                                       '  line "down": x 1.00 2.00 3.00, y 9.00 4.00 1.00\n')
+                                       '  dashed line "down": x 1.00 2.00 3.00, y 9.00 4.00 1.00\n')
 
 
 def test_plain_matplotlib_and_seaborn_are_described_too():
@@ -169,6 +169,32 @@ def test_plain_matplotlib_and_seaborn_are_described_too():
     text = describe(figure)
     pyplot.close(figure)
     assert "noir → cat" in text and "2 bars over a | b: 1.00 2.00" in text
+
+
+def test_what_a_reader_would_miss_or_misread_is_said():
+    """Names without a legend, curves told apart by colour alone, a wrong or absent colour bar, wrong numbers in the cells."""
+    figure = figures.new_figure((4, 3))
+    ax = figure.subplots()
+    ax.plot([1, 2], label="loss")
+    ax.plot([2, 3], "--", label="accuracy")
+    ax.fill_between([0, 1], [1, 1], [2, 4], alpha=0.2)
+    assert '  line "loss" (not in a legend)' in describe(figure) and "a band from 1.00 to 4.00" in describe(figure)
+    ax.legend()
+    assert '  line "loss"' in describe(figure) and '  dashed line "accuracy"' in describe(figure)
+
+    text = describe(drawn())
+    assert "each value written in its cell" in text and "colour bar" not in text
+    figure = drawn()
+    figure.axes[0].texts[0].set_text("0.10")
+    assert "written in the cells 0.10 | 0.20" in describe(figure)
+    figure = drawn(WEIGHTS[None].repeat(2, 1, 1))
+    figure.axes[1].collections[0].set_clim(0, 0.5)
+    assert "unlike the colour bar" in describe(figure).split("\n")[1] and "unlike" not in describe(figure).split("\n")[0]
+    figure.axes[-1].remove()
+    assert "no colour bar" in describe(figure)
+    figure = drawn(mask=WEIGHTS > 0.15)
+    figure.axes[0].patch.set_hatch(None)
+    assert "masked, but not hatched" in describe(figure) and "not hatched" not in describe(drawn(mask=WEIGHTS > 0.15))
 
 
 # ------------------------------------------------------------------ Chinese
