@@ -1,5 +1,5 @@
 # make lab opens the course, make test checks it, make build rebuilds notebooks/ from lessons/,
-# make bench computes again what takes too long for a lesson (6 minutes).
+# make bench computes again what takes too long for a lesson (6 minutes), make mutants checks the checks (half an hour).
 # Each makes .venv on its first run; a second run starts at once.
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -13,6 +13,9 @@ test: .venv/installed
 build: .venv/installed
 	$(PY) lessons/build.py
 
+mutants: .venv/installed
+	$(PY) tests/mutants.py
+
 bench: .venv/installed
 	$(PY) benchmarks/length_generalisation.py
 
@@ -24,4 +27,4 @@ bench: .venv/installed
 	$(PY) -m pip install --quiet -r requirements.txt
 	touch .venv/installed
 
-.PHONY: lab test build bench
+.PHONY: lab test build mutants bench

@@ -88,6 +88,16 @@ def give_ids(cells):
         used.add(cell.id)
 
 
+def line_of_cell(path, n):
+    """The line of a lesson in which the code of its notebook's n-th code cell begins, from 0; solutions are not counted."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    fences = [i for i, line in enumerate(lines, 1) if line.startswith("```{code-cell}") and lines[i] != ":tags: [solution]"]
+    code = fences[n] + 1
+    while re.match(r":\w+:|$", lines[code - 1]):                          # options, and the blank line after them
+        code += 1
+    return code
+
+
 # ------------------------------------------------------------------ one edition
 def edition(path, lang):
     """The notebook of a lesson in one language, not yet executed."""

@@ -112,6 +112,7 @@ def test_ids_are_unique_and_stay_when_other_cells_change(lesson):
     assert before[0] == after[0] and before[1] in after
 
 
+@pytest.mark.slow
 def test_building_twice_changes_no_byte_and_leaves_nothing_of_the_machine(lesson, elsewhere):
     path = lesson(PROSE + code("#@setup") + code(textwrap.dedent("""\
         import torch

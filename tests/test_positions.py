@@ -252,6 +252,7 @@ def test_who_can_learn_whether_a_is_before_b(name, causal):
     assert accuracy(model, *a_before_b(500, 12)) >= 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task, name, at_32, longer, at_longer", [
     ("most recent write", "ALiBi", (0.99, 1), 256, (0.97, 1)),
     ("most recent write", "rotary", (0.95, 1), 256, (0.2, 0.85)),
