@@ -1,4 +1,5 @@
 # make lab opens the course, make test checks it, make build rebuilds notebooks/ from lessons/,
+# make html writes them as web pages into site/,
 # make bench computes again what takes too long for a lesson (6 minutes).
 # Each makes .venv on its first run; a second run starts at once.
 PYTHON ?= python3
@@ -13,6 +14,9 @@ test: .venv/installed
 build: .venv/installed
 	$(PY) lessons/build.py
 
+html: .venv/installed
+	$(PY) lessons/export.py
+
 bench: .venv/installed
 	$(PY) benchmarks/length_generalisation.py
 
@@ -24,4 +28,4 @@ bench: .venv/installed
 	$(PY) -m pip install --quiet -r requirements.txt
 	touch .venv/installed
 
-.PHONY: lab test build bench
+.PHONY: lab test build html bench
