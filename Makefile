@@ -1,5 +1,6 @@
 # make lab opens the course, make test checks it, make build rebuilds notebooks/ from lessons/,
-# make bench computes again what takes too long for a lesson (6 minutes), make mutants checks the checks (half an hour).
+# make html writes them as web pages into site/, make mutants checks the checks (half an hour),
+# make bench computes again what takes too long for a lesson (6 minutes).
 # Each makes .venv on its first run; a second run starts at once.
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -12,6 +13,9 @@ test: .venv/installed
 
 build: .venv/installed
 	$(PY) lessons/build.py
+
+html: .venv/installed
+	$(PY) lessons/export.py
 
 mutants: .venv/installed
 	$(PY) tests/mutants.py
@@ -27,4 +31,4 @@ bench: .venv/installed
 	$(PY) -m pip install --quiet -r requirements.txt
 	touch .venv/installed
 
-.PHONY: lab test build mutants bench
+.PHONY: lab test build html mutants bench
