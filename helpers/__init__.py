@@ -17,7 +17,7 @@ from helpers.self_attention import SelfAttention
 from helpers.senses import SenseModel
 from helpers.seq2seq import Encoder, Translator, grade_translations, translate, translation_loss
 from helpers.training import train
-from helpers.transformer import MiniLM, TransformerBlock, read_sentences, weight_names
+from helpers.transformer import MiniLM, TransformerBlock, read_sentences, parameter_names
 
 
 def __getattr__(name):

@@ -63,8 +63,8 @@ class MiniLM(nn.Module):
         return states
 
 
-def weight_names(num_layers):
-    """{name in the file of all-MiniLM-L6-v2: name in MiniLM}, for every weight of MiniLM."""
+def parameter_names(num_layers):
+    """{name in the file of all-MiniLM-L6-v2: name in MiniLM}, for every parameter of MiniLM."""
     names = {"embeddings.word_embeddings.weight": "tokens.weight",
              "embeddings.token_type_embeddings.weight": "segments.weight",
              "embeddings.position_embeddings.weight": "positions.P"}
@@ -125,5 +125,5 @@ def _check_sentences(tokenizer, sentences, device):
 TransformerBlock.__init__ = guard(TransformerBlock.__init__, _check_block)
 MiniLM.__init__ = guard(MiniLM.__init__, _check_model)
 guard_sizes(TransformerBlock, MiniLM)
-weight_names = guard(weight_names, _check_layers)
+parameter_names = guard(parameter_names, _check_layers)
 read_sentences = guard(read_sentences, _check_sentences)

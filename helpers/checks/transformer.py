@@ -113,16 +113,16 @@ name_exercise = Exercise(
     })
 
 
-# ------------------------------------------------------------------ attention_of_layer(X, weights, layer, num_heads)
+# ------------------------------------------------------------------ attention_of_layer(X, parameters, layer, num_heads)
 def _layer(number=lambda layer: layer, names=("query", "key", "value"), turned=False, bias=True, last=True, last_bias=True,
            heads=lambda h: h, width=lambda whole, one: one, softmax=-1):
-    def attention_of_layer(X, weights, layer, num_heads):
+    def attention_of_layer(X, parameters, layer, num_heads):
         front = f"encoder.layer.{number(layer)}.attention."
         h = heads(num_heads)
 
         def linear(X, name, with_bias):
-            W = weights[f"{front}{name}.weight"]
-            return X @ (W if turned else W.T) + (weights[f"{front}{name}.bias"] if with_bias else 0)
+            W = parameters[f"{front}{name}.weight"]
+            return X @ (W if turned else W.T) + (parameters[f"{front}{name}.bias"] if with_bias else 0)
 
         q, k, v = (linear(X, f"self.{name}", bias).unflatten(-1, (h, -1)).transpose(1, 2) for name in names)
         scores = q @ k.transpose(2, 3) / math.sqrt(width(X.shape[-1], q.shape[-1]))
