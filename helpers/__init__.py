@@ -1,4 +1,5 @@
 """What the lessons import: the #@save classes, figures, toy data, the training loop and exercise checks."""
+from helpers.all_heads import draw_all_heads, show_all_heads
 from helpers.attention import AdditiveAttention, Attention, DotProductAttention, attend_mask, masked_softmax
 from helpers.costs import count_flops, dependence, longest_chain, path_length, peak_bytes, seconds, show_growth
 from helpers.descriptions import describe
@@ -18,6 +19,7 @@ from helpers.self_attention import SelfAttention
 from helpers.senses import SenseModel
 from helpers.seq2seq import Encoder, Translator, grade_translations, translate, translation_loss
 from helpers.training import train
+from helpers.transformer import MiniLM, TransformerBlock, read_sentences, parameter_names
 
 
 def __getattr__(name):

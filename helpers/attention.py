@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers.guards import guard_sizes, holds
+from helpers.guards import guard_sizes, holds, what
 
 
 def attend_mask(scores, valid_lens=None, mask=None):
@@ -121,7 +121,7 @@ def check_qkv(queries, keys, values, mask=None):
     for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
         if not isinstance(tensor, torch.Tensor) or tensor.ndim not in (3, 4):
             raise ValueError(f"{name} must be a tensor (batch, {name}, width), with an axis for heads behind batch or "
-                             f"without; got {_what(tensor)}")
+                             f"without; got {what(tensor)}")
         mixed = tensor.dtype != queries.dtype and not torch.is_autocast_enabled(tensor.device.type)
         if mixed or not tensor.is_floating_point():
             raise ValueError(f"{name} hold {tensor.dtype}, queries {queries.dtype}: all three need one floating-point type")
@@ -138,9 +138,8 @@ def check_qkv(queries, keys, values, mask=None):
     scores = (*queries.shape[:-1], keys.shape[-2])
     if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.ndim != len(scores) or any(
             got not in (1, want) for got, want in zip(mask.shape, scores)):
-        got = f"{_what(mask)}, {mask.dtype}" if isinstance(mask, torch.Tensor) else _what(mask)
         raise ValueError(f"mask must be Boolean, True = may attend, and of the scores' shape {scores} (1 where an axis does "
-                         f"not matter); got {got}")
+                         f"not matter); got {what(mask)}")
     if mask.device != queries.device:
         raise ValueError(f"mask is on {mask.device}, queries on {queries.device}: move both to one device")
 
@@ -168,14 +167,14 @@ def check_width(name, tensor, width, source):
 def check_masks(scores, valid_lens, mask):
     """Refuse scores that have no softmax, and lengths and masks whose shape or type could be meant in two ways."""
     if not isinstance(scores, torch.Tensor):
-        raise ValueError(f"scores must be a tensor (batch, queries, keys), got {_what(scores)}")
+        raise ValueError(f"scores must be a tensor (batch, queries, keys), got {what(scores)}")
     if not scores.is_floating_point() or scores.dtype.itemsize < 2:      # a float8 has no softmax either
         raise ValueError(f"scores must be floating-point numbers of 16 bits or more, got {scores.dtype}; pass scores.float()")
     if valid_lens is None and mask is None:
         return
     if scores.ndim not in (3, 4):
         raise ValueError("scores must be (batch, queries, keys) or (batch, heads, queries, keys) where valid_lens or "
-                         f"mask is given; got {_what(scores)}")
+                         f"mask is given; got {what(scores)}")
     batch, queries, keys = scores.shape[0], *scores.shape[-2:]
     if valid_lens is not None:
         lens = _as_tensor("valid_lens", valid_lens, scores)
@@ -183,7 +182,7 @@ def check_masks(scores, valid_lens, mask):
             raise ValueError("valid_lens counts keys, but is Boolean; pass it as mask=, where True = may attend")
         if tuple(lens.shape) not in ((batch,), (batch, queries)):
             raise ValueError(f"valid_lens must be (batch,) = ({batch},) or (batch, queries) = ({batch}, {queries}); "
-                             f"got {_what(lens)}")
+                             f"got {what(lens)}")
         if lens.is_complex() or holds(lens, lambda lens: (lens < 0) | (lens != lens.floor())):
             raise ValueError(f"valid_lens counts keys: whole numbers from 0; got {lens.tolist()}")
     if mask is not None:
@@ -195,7 +194,7 @@ def check_masks(scores, valid_lens, mask):
         if full is None or len(full) != mask.ndim or mask.shape[-1] != keys or any(
                 got not in (1, want) for got, want in zip(mask.shape, full)):
             raise ValueError(f"mask must be (batch, keys) = ({batch}, {keys}), (batch, queries, keys) = "
-                             f"({batch}, {queries}, {keys}) or the scores' shape {tuple(scores.shape)}; got {_what(mask)}")
+                             f"({batch}, {queries}, {keys}) or the scores' shape {tuple(scores.shape)}; got {what(mask)}")
         if mask.dtype != torch.bool and holds(mask, lambda mask: (mask != 0) & (mask != 1)):
             raise ValueError(f"mask must hold True and False or 1 and 0, 1 = may attend; got whole numbers from {mask.min()} "
                              f"to {mask.max()}. Lengths are passed as valid_lens=")
@@ -209,7 +208,3 @@ def _as_tensor(name, value, scores):
     if tensor.device.type == "meta" and scores.device.type != "meta":
         raise ValueError(f"{name} is on meta, where tensors hold no numbers; the scores are on {scores.device}")
     return tensor
-
-
-def _what(value):
-    return f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__

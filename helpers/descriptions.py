@@ -4,8 +4,9 @@ nbval never compares pictures. So every figure travels with this description, wh
 picture's alternative text: a figure of other data, another mask, transposed or with swapped labels reads differently.
 """
 import numpy as np
-from matplotlib.collections import PathCollection, QuadMesh
+from matplotlib.collections import PathCollection, PolyCollection, QuadMesh
 from matplotlib.figure import Figure
+from matplotlib.quiver import Quiver
 
 from helpers.guards import check_sizes, what
 
@@ -67,10 +68,15 @@ def _axes(ax, digits, rows):
     yield f'plot{title}: across "{ax.get_xlabel()}", up "{ax.get_ylabel()}"{scales}'
     for line in lines:
         trend = rows is None or line.get_label() in rows
-        yield f"  line {_name(line)}: {_curve(*line.get_data(), digits, trend)}"
+        yield f"  {_style(line)}line {_name(line)}: {_curve(*line.get_data(), digits, trend)}"
     for cloud in points:
         x, y = np.asarray(cloud.get_offsets(), dtype=float).T
         yield f"  points {_name(cloud)}: {_curve(x, y, digits)}"
+    for arrows in (c for c in ax.collections if isinstance(c, Quiver)):
+        yield f"  {arrows.N} arrows"
+    for band in (c for c in ax.collections if isinstance(c, PolyCollection) and not isinstance(c, Quiver)):
+        y = band.get_paths()[0].vertices[:, 1]
+        yield "  a band" + (f" from {_numbers([y.min()], digits)} to {_numbers([y.max()], digits)}" if digits is not None else "")
     if ax.patches:
         bars = [patch.get_height() for patch in ax.patches if hasattr(patch, "get_height")]
         names = [text.get_text() for text in ax.get_xticklabels()]
@@ -84,7 +90,18 @@ def _quoted(text):
 
 
 def _name(artist):
-    return "without a name" if str(artist.get_label()).startswith("_") else f'"{artist.get_label()}"'
+    """The name by which a reader knows it: one that stands in a legend."""
+    name = str(artist.get_label())
+    if name.startswith("_"):
+        return "without a name"
+    legends = [ax.get_legend() for ax in artist.figure.axes] + artist.figure.legends
+    written = {text.get_text() for legend in legends if legend is not None for text in legend.get_texts()}
+    return f'"{name}"' if name in written else f'"{name}" (not in a legend)'
+
+
+def _style(line):
+    """How a line is told apart without colour."""
+    return {"--": "dashed ", "-.": "dash-dotted ", ":": "dotted "}.get(line.get_linestyle(), "")
 
 
 def _numbers(values, digits):
@@ -108,11 +125,9 @@ def _heatmap(ax, mesh, digits, rows):
     values = np.ma.masked_invalid(mesh.get_array())
     values = values.reshape(values.shape[0], -1)
     down, across = _labels(ax.get_yticklabels(), values.shape[0]), _labels(ax.get_xticklabels(), values.shape[1])
-    low, high = mesh.get_clim()
     parts = [f"{values.shape[0]} x {values.shape[1]}, down{_quoted(ax.get_ylabel())} {' | '.join(down)}, "
              f"across{_quoted(ax.get_xlabel())} {' | '.join(across)}",
-             f"colours {mesh.get_cmap().name}" + ("" if digits is None else f" from {low:.{digits}f} to {high:.{digits}f}"
-                                                  if abs(high) < 1e6 else "")]
+             f"colours {mesh.get_cmap().name}" + _scale(ax, mesh, digits)]
     if not ax.yaxis_inverted():
         parts.append("first row at the bottom")
     masked = np.ma.getmaskarray(values)
@@ -123,13 +138,37 @@ def _heatmap(ax, mesh, digits, rows):
         same = (masked == masked[0]).all()
         gone = ([f"{_join(across, masked[0])} in every row"] if same else
                 [f"{_join(across, cells)} in row {label}" for label, cells in zip(down, masked) if cells.any()])
-        parts.append("masked " + ", ".join(gone))
+        parts.append(("masked " if ax.patch.get_hatch() else "masked, but not hatched, ") + ", ".join(gone))
     parts.append(_strongest(values, down, across, digits, rows))
     if digits is not None and values.size <= 100:
         parts.append("values " + " / ".join(_numbers(row, digits) for row in filled))
     elif digits is not None:
         parts.append(f"column sums {_numbers(filled.sum(0), digits)}")
+    parts.append(_written(ax, mesh, values))
     return "; ".join(part for part in parts if part)
+
+
+def _scale(ax, mesh, digits):
+    """The ends of the colour scale, as the colour bar beside the heatmaps shows them."""
+    low, high = mesh.get_clim()
+    bars = [bar.get_ylim() for bar in ax.figure.axes if bar.get_label() == "<colorbar>"]
+    if not bars:
+        return ", no colour bar"
+    wrong = "" if any(np.allclose(bar, (low, high)) for bar in bars) else ", unlike the colour bar"
+    return wrong if digits is None else f" from {low:.{digits}f} to {high:.{digits}f}{wrong}"
+
+
+def _written(ax, mesh, values):
+    """What stands in the cells: their values, or else which words."""
+    if not ax.texts:
+        return ""
+    edge = 0.0 if isinstance(mesh, QuadMesh) else 0.5                     # an image's first cell begins at -0.5
+    words = {(int(y + edge), int(x + edge)): text.get_text() for text in ax.texts for x, y in [text.get_position()]}
+    try:
+        right = all(abs(float(word) - values[cell]) <= 0.51 * 10.0**-len(word.partition(".")[2]) for cell, word in words.items())
+    except (ValueError, IndexError):
+        right = False
+    return "each value written in its cell" if right else "written in the cells " + " | ".join(words.values())
 
 
 def _strongest(values, down, across, digits, rows):

@@ -32,14 +32,14 @@ def use_chinese():
     """Let matplotlib take from that font, glyph by glyph, what its usual one lacks. Other settings stay."""
     families = matplotlib.rcParams["font.family"]
     name = chinese_font()
-    if name is None:                                                     # one warning, below, says what to do
+    if name is None:                                                     # the figure itself says what to do, see below
         warnings.filterwarnings("ignore", message="Glyph .* missing")
     elif name not in families:
         matplotlib.rcParams["font.family"] = [*families, name]
 
 
-def warn_where_missing(text):
-    """Say once how to get a font, if text has Chinese and no font has."""
+def notice(text):
+    """What a figure has to say of itself, if text has Chinese and no font has; else None."""
     if chinese_font() is None and any("\u4e00" <= character <= "\u9fff" for character in text):
-        warnings.warn("no font with Chinese was found, so Chinese labels are drawn as boxes; install one: "
-                      "python -m pip install noto-cjk-sans-otc", stacklevel=2)
+        return "Chinese is drawn as boxes here: python -m pip install noto-cjk-sans-otc"
+    return None

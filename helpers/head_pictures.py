@@ -26,7 +26,8 @@ def show_by_head(matrices, titles, num_hiddens, num_heads, row="token"):
     highest = int(max(matrix.max() for matrix in matrices))
     palette = seaborn.color_palette("colorblind", num_heads)
     head_of = (np.arange(highest + 1) % num_hiddens) // (num_hiddens // num_heads)
-    colours = matplotlib.colors.ListedColormap([palette[head] for head in head_of], name="by head")
+    by_head = f"by head {' '.join(map(str, head_of[:num_hiddens]))} and so on"
+    colours = matplotlib.colors.ListedColormap([palette[head] for head in head_of], name=by_head)
     widths = [matrix.shape[1] for matrix in matrices]
     figure = new_figure((0.55 * sum(widths) + 1.1 * len(widths), 0.5 * len(matrices[0]) + 0.7))
     axes = figure.subplots(1, len(matrices), squeeze=False, width_ratios=widths)[0]

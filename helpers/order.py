@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from helpers.figures import new_figure, show
+from helpers.guards import check_ids, guard, guard_sizes
 from helpers.multihead import MultiHeadAttention
 from helpers.positions import ALiBiAttention, LearnedPositionalEncoding, PositionalEncoding, RotaryAttention
 
@@ -93,6 +94,14 @@ class OrderModel(nn.Module):
         X = X + self.attention(X, X, X, mask=mask)
         X = X + self.feed_forward(X)
         return self.output(X.mean(dim=1) if self.pooled else X)
+
+
+def _check_order_ids(self, ids):
+    check_ids("ids", ids, self.embedding)
+
+
+guard_sizes(OrderModel)
+OrderModel.forward = guard(OrderModel.forward, _check_order_ids)
 
 
 def order_loss(model, batch):

@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from helpers.guards import check_callable, check_ids, check_sizes, guard, guard_sizes, holds, what
+
 NOT_ASKED = -1                                                           # in `where`: this token has no such question
 
 
@@ -163,3 +165,52 @@ def without_head(model, head):
     with torch.no_grad():                               # columns: what W_o reads
         model.attention.W_o.weight.unflatten(1, (num_heads, -1))[:, head] = 0
     return model
+
+
+# ------------------------------------------------------------------ wrong input, refused by name
+def _check_task(task, attention, **others):
+    if not isinstance(task, Task):
+        raise ValueError(f"task must be a Task, such as QUEUE or SENTENCES; got {what(task)}")
+    check_callable(attention=attention)
+
+
+def _check_tokens(self, tokens):
+    wanted = (len(self.positions), len(self.fields))
+    if not isinstance(tokens, torch.Tensor) or tokens.ndim != 3 or tuple(tokens.shape[1:]) != wanted:
+        raise ValueError(f"tokens must be (batch, n, fields) = (batch, {wanted[0]}, {wanted[1]}), as the task draws them; got "
+                         f"{what(tokens)}")
+    for i, embed in enumerate(self.fields):
+        check_ids(f"tokens of field {i}", tokens[..., i], embed)
+
+
+def _check_batch(model, batch):
+    if not isinstance(batch, (list, tuple)) or len(batch) != 2 or not all(isinstance(part, torch.Tensor) for part in batch):
+        raise ValueError(f"batch must be (tokens, where), as the task draws them; got {what(batch)}")
+    _check_where(batch[0].new_empty(len(batch[0]), 1, *2 * batch[0].shape[1:2]), batch[1])
+
+
+def _check_where(weights, where):
+    if not isinstance(weights, torch.Tensor) or weights.ndim != 4:
+        raise ValueError(f"weights must be a tensor (batch, heads, n, n); got {what(weights)}")
+    batch, _, n, keys = weights.shape
+    if not isinstance(where, torch.Tensor) or where.dtype != torch.int64 or where.ndim != 3 or where.shape[:2] != (batch, n):
+        raise ValueError(f"where must be whole numbers (batch, n, questions) = ({batch}, {n}, questions), the position of each "
+                         f"answer; got {what(where)}")
+    if where.device != weights.device:
+        raise ValueError(f"where is on {where.device}, the weights on {weights.device}: move one of them")
+    if holds(where, lambda where: (where < NOT_ASKED) | (where >= keys)):
+        raise ValueError(f"where must hold positions from 0 to {keys - 1}, or {NOT_ASKED} where nothing is asked; got numbers from "
+                         f"{where.min()} to {where.max()}")
+
+
+def _check_head(model, head):
+    if not hasattr(getattr(model, "attention", None), "num_heads"):
+        raise ValueError(f"model must have heads in model.attention, as an Answerer with a MultiHeadAttention has; got {what(model)}")
+    check_sizes(least=0, head=head)
+
+
+guard_sizes(Answerer)
+Answerer.__init__ = guard(Answerer.__init__, _check_task)
+Answerer.forward = guard(Answerer.forward, _check_tokens)
+answer_loss, grade_answers = guard(answer_loss, _check_batch), guard(grade_answers, _check_batch)
+look_shares, without_head = guard(look_shares, _check_where), guard(without_head, _check_head)

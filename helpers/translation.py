@@ -83,7 +83,7 @@ def make_pairs(n, seed, held_out=False, exclude=()):
     while len(pairs) < n:
         english = [*_noun_phrase(rng), *_maybe(rng, ADVERBS), rng.choice(list(VERBS)), *_noun_phrase(rng)]
         new = any(phrase in HELD_OUT for phrase in zip(english, english[1:]))
-        if new == held_out and tuple(english) not in seen:
+        if new == held_out and (*english, EOS) not in seen:
             pairs.append(translate_by_rule(english))
             seen.add(tuple(pairs[-1].english))
     return pairs

@@ -88,17 +88,28 @@ def give_ids(cells):
         used.add(cell.id)
 
 
+def line_of_cell(path, n):
+    """The line of a lesson in which the code of its notebook's n-th code cell begins, from 0; solutions are not counted."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    fences = [i for i, line in enumerate(lines, 1) if line.startswith("```{code-cell}") and lines[i] != ":tags: [solution]"]
+    code = fences[n] + 1
+    while re.match(r":\w+:|$", lines[code - 1]):                          # options, and the blank line after them
+        code += 1
+    return code
+
+
 # ------------------------------------------------------------------ one edition
 def edition(path, lang):
     """The notebook of a lesson in one language, not yet executed."""
     course, cells = read_lesson(path)
     notebook = nbformat.v4.new_notebook(metadata=copy.deepcopy(METADATA))
     notebook.metadata["title"] = course["title"][lang]
+    links = course_map(path, lang)
     for cell in cells:
         if cell.metadata.pop("lang", lang) != lang:
             continue
         if cell.cell_type == "markdown":
-            cell.source = joined(cell.source).replace("[[course map]]", course_map(path, lang))
+            cell.source = joined(cell.source).replace("[[course map]]", links)
         elif "solution" in cell.metadata.get("tags", []):
             cell = folded(cell, lang)
         elif cell.source == "#@setup":
@@ -147,47 +158,60 @@ def project():
 
 def repository():
     """The repository's address, from pyproject.toml's [project.urls]; None while it is not set."""
-    return project().get("urls", {}).get("Repository")
+    return project().get("urls", {}).get("Repository", "").rstrip("/") or None
 
 
 def colab_badge(path):
-    address = repository()
-    if not address:
+    """A badge that opens the notebook in Colab; None without an address, or with one of another host: Colab opens GitHub's."""
+    address = repository() or ""
+    if not address.startswith("https://github.com/"):
         return None
-    place = f"{address.removeprefix('https://github.com/').rstrip('/')}/blob/{BRANCH}/{path.relative_to(ROOT).as_posix()}"
+    place = f"{address.removeprefix('https://github.com/').removesuffix('.git')}/blob/{BRANCH}/{path.relative_to(ROOT).as_posix()}"
     return ("[![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
             f"(https://colab.research.google.com/github/{place})")
 
 
-def setup_code(needs, lang):
-    """A cell that does nothing where the course is installed and elsewhere installs what is missing, no more."""
-    if repository():
-        wanted = {name.replace("-", "_"): requirement(name) for name in needs}
-        otherwise = f'''\
-    import importlib.util, subprocess, sys
-    needs = {wanted}
-    missing = [needs[name] for name in needs if importlib.util.find_spec(name) is None]
-    package = "{project()['name']} @ git+{repository()}@{BRANCH}"
-    pip = [sys.executable, "-m", "pip", "install", "--no-deps", package, *missing]
-    done = subprocess.run(pip, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    sys.modules.pop("helpers", None)
-    importlib.invalidate_caches()
-    from helpers import course'''
-    else:
-        otherwise = '''\
-    raise ImportError("the course is not installed: in its folder, run "
-                      "python -m pip install -r requirements.txt") from None'''
-    return f'''\
-# Set-up. Where the course is installed, this only chooses the language of the hints. In Colab,
-# or where a notebook stands alone, it installs what is missing and leaves alone what is there.
+NOT_INSTALLED = '''\
 try:
     from helpers import course
 except ImportError:
-{otherwise}
+    raise ImportError("the course is not installed: in its folder, run "
+                      "python -m pip install -r requirements.txt") from None'''
+
+
+def setup_code(needs, lang):
+    """A cell that does nothing where the course is installed and elsewhere installs what is missing, no more."""
+    return f'''\
+# Set-up. Where the course is installed, this only chooses the language of the hints. In Colab,
+# or where a notebook stands alone, it installs what is missing and leaves alone what is there.
+{installing(needs) if repository() else NOT_INSTALLED}
 
 course.start("{lang}")'''
+
+
+def installing(needs):
+    """Code that imports `course`, after it has installed what a lone notebook lacks."""
+    wanted = "\n".join(f'    "{name.replace("-", "_")}": "{requirement(name)}",' for name in needs)
+    return f'''\
+import importlib.util, subprocess, sys
+
+package = "{project()['name']} @ git+{repository()}@{BRANCH}"
+needs = {{
+{wanted}
+}}
+missing = [needs[name] for name in needs if importlib.util.find_spec(name) is None]
+try:
+    from helpers import course
+except ImportError:
+    sys.modules.pop("helpers", None)
+    missing.append(package)
+if missing:
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", *missing]
+    done = subprocess.run(pip, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    importlib.invalidate_caches()
+    from helpers import course'''
 
 
 def requirement(name):

@@ -112,6 +112,7 @@ def test_ids_are_unique_and_stay_when_other_cells_change(lesson):
     assert before[0] == after[0] and before[1] in after
 
 
+@pytest.mark.slow
 def test_building_twice_changes_no_byte_and_leaves_nothing_of_the_machine(lesson, elsewhere):
     path = lesson(PROSE + code("#@setup") + code(textwrap.dedent("""\
         import torch
@@ -153,6 +154,44 @@ def test_the_badge_leads_to_the_notebook_itself(lesson, with_address):
     assert "/someone/attention/blob/main/notebooks/zh/09_a-lesson.ipynb)" in sources(path, "zh")[0]
 
 
+@pytest.mark.parametrize("address, place", [
+    ("https://github.com/someone/attention", "someone/attention"), ("https://github.com/someone/attention.git/", "someone/attention"),
+    ("https://gitlab.com/someone/attention", None), (None, None)])
+def test_badges_of_all_lessons_lead_to_notebooks_that_exist(address, place, monkeypatch):
+    monkeypatch.setattr(build, "project", lambda: {"urls": {"Repository": address} if address else {}})
+    for lesson, lang in ((lesson, lang) for lesson in build.lessons() for lang in build.LANGUAGES):
+        badge = build.colab_badge(build.notebook_path(lesson, lang))
+        found = badge and re.search(rf"\(https://colab\.research\.google\.com/github/{place}/blob/main/(.*)\)$", badge)[1]
+        assert found == (build.notebook_path(lesson, lang).relative_to(build.ROOT).as_posix() if place else None)
+        assert found is None or (build.ROOT / found).is_file()
+
+
+def test_set_up_fits_a_page_in_every_lesson(monkeypatch):
+    monkeypatch.setattr(build, "repository", lambda: "https://github.com/someone/a-course-on-attention")
+    for lesson in build.lessons():
+        lines = build.setup_code(build.read_lesson(lesson)[0]["needs"], "en").splitlines()
+        assert max(map(len, lines)) <= 96, lines
+
+
+def test_set_up_installs_what_is_missing_beside_helpers_too(lesson, with_address, monkeypatch):
+    """In Colab, after another lesson that needed less, or in a clone of the repository."""
+    import importlib.util
+    setup, commands, find_spec = sources(lesson(PROSE + code("#@setup")), "en")[1], [], importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "d2l" else find_spec(name))
+    monkeypatch.setattr(subprocess, "run", lambda command, **options: commands.append(command[3:]) or subprocess.CompletedProcess(command, 0))
+    exec(setup, {})
+    assert commands == [["install", "--no-deps", "d2l==0.17.0"]]
+
+
+def test_set_up_shows_why_an_installation_failed(lesson, with_address, monkeypatch):
+    import importlib.util
+    setup = sources(lesson(PROSE + code("#@setup")), "en")[1]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(subprocess, "run", lambda command, **options: subprocess.CompletedProcess(command, 1, stderr="no network"))
+    with pytest.raises(RuntimeError, match="no network"):
+        exec(setup, {})
+
+
 def test_set_up_does_nothing_where_helpers_import(lesson, with_address, monkeypatch):
     setup = sources(lesson(PROSE + code("#@setup")), "zh")[1]
 
@@ -188,8 +227,8 @@ def test_elsewhere_set_up_installs_what_is_missing_and_only_that(lesson, with_ad
                           encoding="utf-8")
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
-        "['-m', 'pip', 'install', '--no-deps', "
-        "'attention-course-helpers @ git+https://github.com/someone/attention@main', 'd2l==0.17.0']", "started en"]
+        "['-m', 'pip', 'install', '--no-deps', 'd2l==0.17.0', "
+        "'attention-course-helpers @ git+https://github.com/someone/attention@main']", "started en"]
 
 
 def test_an_unknown_lesson_is_named_and_nothing_is_built():

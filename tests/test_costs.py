@@ -216,8 +216,9 @@ def test_drawn_graphs_have_the_arrows_and_ways_of_the_layers(n, k):
 
 def test_the_drawn_way_is_described():
     text = describe(draw_graphs(5, 3), digits=0)
-    assert 'from x1 to y5": x 0 1 2 3 4, y 0 1 2 3 4' in text            # up through four layers
-    assert 'from x1 to y5": x 0 0 1 2 3 4, y 0 4 4 4 4 4' in text        # along the row
-    assert 'from x1 to y5": x 0 4, y 0 4' in text                        # at once
+    assert 'from x1 to y5" (not in a legend): x 0 1 2 3 4, y 0 1 2 3 4' in text            # up through four layers
+    assert 'from x1 to y5" (not in a legend): x 0 0 1 2 3 4, y 0 4 4 4 4 4' in text        # along the row
+    assert 'from x1 to y5" (not in a legend): x 0 4, y 0 4' in text                        # at once
+    assert 4 * "  13 arrows\n" + "  4 arrows" in text and "  9 arrows" in text and "  25 arrows" in text
     with pytest.raises(ValueError, match="odd number"):
         draw_graphs(5, 4)

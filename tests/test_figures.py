@@ -14,7 +14,8 @@ import pytest
 import torch
 from PIL import Image
 
-from helpers import describe, draw_heatmaps, figures, fonts, plot, show_heatmaps
+from helpers import describe, draw_heatmaps, figures, fonts, plot, show_by_head, show_heatmaps
+from helpers.descriptions import rounded
 
 matplotlib.use("Agg")                                                    # before pyplot looks for a screen
 from matplotlib import pyplot  # noqa: E402
@@ -33,6 +34,13 @@ def test_the_description_says_what_was_drawn():
                   "masked cat in every row", "strongest chat → the, noir → black", "values 0.70 0.20 0.00 / 0.10 0.30 0.00"):
         assert words in text, text
     assert "each row sums to 1" in describe(drawn()) and "each row sums to 1" not in describe(drawn(2 * WEIGHTS))
+    assert "first row at the bottom" not in text
+    one, two = describe(drawn(torch.stack([WEIGHTS, WEIGHTS.flip(0)]), titles=["One", "Two"])).split("\n")
+    assert one.startswith('heatmap "One"') and "chat → the" in one and two.startswith('heatmap "Two"') and "chat → cat" in two
+
+
+def test_a_tie_rounds_alike_where_it_is_computed_a_little_lower():
+    assert rounded([0.125, 0.125 - 1e-6, 0.375 - 1e-6, 0.0625], 2).tolist() == [0.13, 0.13, 0.38, 0.06]
 
 
 @pytest.mark.parametrize("other", [
@@ -155,10 +163,15 @@ def test_figures_leave_pyplot_and_the_backend_alone():
 
 
 def test_outside_a_notebook_the_description_is_printed(capsys):
-    plot([1, 2, 3], [[1, 4, 9], [9, 4, 1]], "n", "cost", legend=["up", "down"], yscale="log")
-    assert capsys.readouterr().out == ('plot: across "n", up "cost", y logarithmic\n'
+    plot([1, 2, 3], [[1, 4, 9], [9, 4, 1]], "n", "cost", legend=["up", "down"], xscale="log", yscale="log")
+    assert capsys.readouterr().out == ('plot: across "n", up "cost", x logarithmic, y logarithmic\n'
                                        '  line "up": x 1.00 2.00 3.00, y 1.00 4.00 9.00\n'
-                                       '  line "down": x 1.00 2.00 3.00, y 9.00 4.00 1.00\n')
+                                       '  dashed line "down": x 1.00 2.00 3.00, y 9.00 4.00 1.00\n')
+
+
+def test_numbers_stand_on_the_colour_of_their_head(capsys):
+    show_by_head([torch.arange(12).reshape(2, 6)], ["X"], num_hiddens=6, num_heads=2)
+    assert "colours by head 0 0 0 1 1 1 and so on" in capsys.readouterr().out
 
 
 def test_plain_matplotlib_and_seaborn_are_described_too():
@@ -169,6 +182,32 @@ def test_plain_matplotlib_and_seaborn_are_described_too():
     text = describe(figure)
     pyplot.close(figure)
     assert "noir → cat" in text and "2 bars over a | b: 1.00 2.00" in text
+
+
+def test_what_a_reader_would_miss_or_misread_is_said():
+    """Names without a legend, curves told apart by colour alone, a wrong or absent colour bar, wrong numbers in the cells."""
+    figure = figures.new_figure((4, 3))
+    ax = figure.subplots()
+    ax.plot([1, 2], label="loss")
+    ax.plot([2, 3], "--", label="accuracy")
+    ax.fill_between([0, 1], [1, 1], [2, 4], alpha=0.2)
+    assert '  line "loss" (not in a legend)' in describe(figure) and "a band from 1.00 to 4.00" in describe(figure)
+    ax.legend()
+    assert '  line "loss"' in describe(figure) and '  dashed line "accuracy"' in describe(figure)
+
+    text = describe(drawn())
+    assert "each value written in its cell" in text and "colour bar" not in text
+    figure = drawn()
+    figure.axes[0].texts[0].set_text("0.10")
+    assert "written in the cells 0.10 | 0.20" in describe(figure)
+    figure = drawn(WEIGHTS[None].repeat(2, 1, 1))
+    figure.axes[1].collections[0].set_clim(0, 0.5)
+    assert "unlike the colour bar" in describe(figure).split("\n")[1] and "unlike" not in describe(figure).split("\n")[0]
+    figure.axes[-1].remove()
+    assert "no colour bar" in describe(figure)
+    figure = drawn(mask=WEIGHTS > 0.15)
+    figure.axes[0].patch.set_hatch(None)
+    assert "masked, but not hatched" in describe(figure) and "not hatched" not in describe(drawn(mask=WEIGHTS > 0.15))
 
 
 # ------------------------------------------------------------------ Chinese
@@ -201,13 +240,21 @@ def test_chinese_draws_without_a_warning_from_the_package_or_from_the_system(oth
     chinese_figure_warns()
 
 
-def test_without_any_chinese_font_one_sentence_says_what_to_install(other_fonts):
+def test_without_any_chinese_font_the_figure_itself_says_what_to_install(other_fonts):
+    """Not a warning: a notebook's outputs are the same without the font."""
+    text = figures.bundle(drawn(query_labels=["苹果", "发布"]))[0]["text/plain"]
     other_fonts(False, False)
-    with pytest.warns(UserWarning, match="pip install noto-cjk-sans-otc"):
-        figures.bundle(drawn(query_labels=["苹果", "发布"]))
+    chinese, plain = drawn(query_labels=["苹果", "发布"]), drawn()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="Glyph .* missing")    # as fonts.use_chinese has it in a notebook
+        assert figures.bundle(chinese)[0]["text/plain"] == text
+        figures.bundle(plain)
+    assert "pip install noto-cjk-sans-otc" in chinese.get_suptitle() and not plain.get_suptitle()
 
 
 # ------------------------------------------------------------------ nbval
+@pytest.mark.slow
 def test_nbval_fails_for_other_data_another_mask_a_transposed_map_and_swapped_labels(tmp_path):
     right = ('show_heatmaps([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], "Keys", "Queries", mask=[[1, 1, 0], [1, 1, 1]], '
              'query_labels=["chat", "noir"], key_labels=["the", "black", "cat"])')
@@ -232,6 +279,6 @@ def test_nbval_fails_for_other_data_another_mask_a_transposed_map_and_swapped_la
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     run = subprocess.run([sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "-p", "no:xdist", "-c", str(tmp_path / "pytest.ini"),
                           "--rootdir", str(tmp_path), "-rA", "--color=no", str(tmp_path / "figures.ipynb")],
-                         capture_output=True, text=True, encoding="utf-8")
+                         capture_output=True, text=True, encoding="utf-8", errors="replace")     # it prints in the system's encoding
     passed = [bool(re.search(rf"PASSED .*figures.ipynb::Cell {i}$", run.stdout, re.M)) for i in range(len(cells))]
     assert passed == [True, True] + [False] * (len(faults) - 1), run.stdout

@@ -193,6 +193,19 @@ def test_dropout_acts_in_training_only_and_not_on_the_stored_weights(need_weight
     same(module.eval()(q, k, v, lens, need_weights=need_weights), want)
 
 
+@PATHS
+def test_dropout_takes_keys_from_a_head_not_numbers_from_the_output(need_weights):
+    torch.manual_seed(0)
+    module = MultiHeadAttention(8, 8, 8, 8, 2, dropout=0.5)
+    with torch.no_grad():
+        for layer in (module.W_v, module.W_o):
+            layer.weight.copy_(torch.eye(8))
+    values = torch.rand(50, 1, 8) + 1                                    # one key: its weight is 1, or lost, or doubled
+    times = (module(values, values, values, need_weights=need_weights) / values).unflatten(-1, (2, 4))
+    assert set(times.detach().round(decimals=4).unique().tolist()) == {0.0, 2.0}
+    assert torch.allclose(times, times[..., :1].expand_as(times))        # the same for all numbers of a head
+
+
 # ------------------------------------------------------------------ errors
 @pytest.mark.parametrize("heads, near", [(3, "99 or 102"), (7, "98 or 105"), (200, "200")])
 def test_a_width_that_heads_cannot_share_is_refused(heads, near):
@@ -321,6 +334,7 @@ def train_answerer(task, heads, steps):
     return model, next(task_batches(task, 300, seed=9))
 
 
+@pytest.mark.slow
 def test_four_heads_answer_the_queue_and_one_head_does_not():
     model, test = train_answerer(QUEUE, 4, 1000)
     assert grade_answers(model, test).min() >= 0.99

@@ -116,6 +116,7 @@ def test_headings_tables_and_formulas_agree_between_editions():
         assert shape["en"] == shape["zh"]
 
 
+@pytest.mark.slow
 def test_pytest_collects_every_code_cell():
     """nbval passes over folders and files without a word; an empty collection would be green."""
     run = subprocess.run([sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:xdist", "-o",

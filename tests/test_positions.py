@@ -13,7 +13,7 @@ from helpers import (ALiBiAttention, DotProductAttention, LearnedPositionalEncod
                      PositionalEncoding, RotaryAttention, alibi_slopes, rotate, train)
 from helpers.checks import positions as check
 from helpers.order import (ENCODINGS, SKIP, TASKS, a_before_b, accuracy, accuracy_at, batches, copy_three_back,
-                           most_recent_write, order_loss, recall_third, stored_results)
+                           most_recent_write, order_loss, recall_third, show_results, stored_results)
 
 BOTH = pytest.mark.parametrize("kind", [PositionalEncoding, LearnedPositionalEncoding])
 
@@ -252,6 +252,7 @@ def test_who_can_learn_whether_a_is_before_b(name, causal):
     assert accuracy(model, *a_before_b(500, 12)) >= 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task, name, at_32, longer, at_longer", [
     ("most recent write", "ALiBi", (0.99, 1), 256, (0.97, 1)),
     ("most recent write", "rotary", (0.95, 1), 256, (0.2, 0.85)),
@@ -286,6 +287,13 @@ def test_stored_results_are_what_the_benchmark_would_write():
         assert tuple(by_encoding) == ENCODINGS
         assert all(len(runs) == len(benchmark.SEEDS) >= 8 and {len(run) for run in runs} == {len(benchmark.LENGTHS)}
                    for runs in by_encoding.values())
+
+
+def test_the_picture_shows_all_seeds_not_the_median_alone(capsys):
+    runs = [[1.0, 0.5], [0.9, 0.4], [0.8, 0.1]]                          # 3 seeds, 2 lengths
+    show_results({"lengths": [16, 32], "trained_at": 16, "accuracy": {"a task": {"none": runs}}})
+    said = capsys.readouterr().out
+    assert 'line "none": x 16.00 32.00, y 0.90 0.40' in said and "a band from 0.10 to 1.00" in said
 
 
 def test_unknown_encoding_is_refused_with_the_known_ones():

@@ -8,6 +8,7 @@ import copy
 import io
 import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -475,7 +476,7 @@ def test_a_heatmap_says_what_was_given(data, down, across, queries, keys, dtype,
     top = shown[kept].max() if kept.any() else 1.0
     for panel, line in enumerate(said):
         assert line.startswith(f'heatmap: {queries} x {keys}, down') and f'"Queries" {" | ".join(rows)}' in line or panel, line
-        values = [[float(v) for v in row.split()] for row in line.split("; values ")[1].split(" / ")]
+        values = [[float(v) for v in row.split()] for row in re.search("; values ([^;]+)", line)[1].split(" / ")]
         np.testing.assert_allclose(values, np.where(kept[panel], shown[panel], 0), atol=0.0051)
         assert f"from 0.00 to {np.floor(100 * top + 0.501) / 100:.2f}" in line or abs(100 * top % 1 - 0.5) < 0.01, line
         assert ("masked" in line.replace("that is not masked", "")) == (not kept[panel].all())

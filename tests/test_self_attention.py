@@ -170,6 +170,16 @@ def test_only_cues_give_the_sense_away():
         assert len(counts) == 3 and max(counts.values()) < 1.25 * min(counts.values())
 
 
+def test_the_loss_is_that_of_the_noun_wherever_it_stands():
+    model, sentences = SenseModel(len(TOKENS)).eval(), make_sentences(60, seed=3)
+    assert len({sentence.noun for sentence in sentences}) > 1
+    ids, lens = to_ids([sentence.tokens for sentence in sentences])
+    log_p = F.log_softmax(model(ids, lens), dim=-1)                      # (batch, n, senses)
+    want = -sum(log_p[i, sentence.noun, sentence.sense] for i, sentence in enumerate(sentences)) / 60
+    batch = ids, lens, torch.tensor([s.noun for s in sentences]), torch.tensor([s.sense for s in sentences])
+    assert torch.allclose(sense_loss(model, batch), want)
+
+
 def test_ids_are_filled_up_and_an_unknown_word_is_named():
     ids, lens = to_ids([["苹果", "很", "好吃"], ["苹果"]])
     assert ids.tolist() == [[INDEX["苹果"], INDEX["很"], INDEX["好吃"]], [INDEX["苹果"], 0, 0]] and lens.tolist() == [3, 1]

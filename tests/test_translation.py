@@ -52,6 +52,8 @@ def test_sentences_are_the_same_on_every_machine_and_never_repeat():
     assert " ".join(first[0].english) == "a dog sometimes finds my dog <eos>"
     later = make_pairs(1000, seed=3, exclude=first)
     assert len({tuple(pair.english) for pair in first + later}) == 1050
+    again = make_pairs(50, seed=1, exclude=first)                        # would otherwise be the same ones
+    assert not {tuple(pair.english) for pair in first} & {tuple(pair.english) for pair in again}
 
 
 def test_batches_are_filled_up_and_lengths_count_the_end_mark():
@@ -81,6 +83,7 @@ def trained(attention, seed):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention, least", [(DotProductAttention(0.0), 0.99), (AdditiveAttention(64, 64, 32, 0.0), 0.8)])
 def test_with_attention_it_translates_and_aligns(attention, least):
     """On another seed than the lesson's."""
@@ -90,6 +93,17 @@ def test_with_attention_it_translates_and_aligns(attention, least):
         assert exact >= 0.99 and alignment >= least
 
 
+def test_every_french_word_weighs_the_same_in_the_loss_and_padding_nothing():
+    torch.manual_seed(0)
+    model = Translator(len(ENGLISH), len(FRENCH), DotProductAttention(0.0)).eval()
+    pairs = sorted(make_pairs(20, seed=4), key=lambda pair: len(pair.french))
+    short, long = pairs[0], pairs[-1]
+    one, other = (translation_loss(model, to_batch([pair])) * len(pair.french) for pair in (short, long))
+    together = translation_loss(model, to_batch([short, long])) * (len(short.french) + len(long.french))
+    assert len(short.french) < len(long.french) and torch.allclose(together, one + other)
+
+
+@pytest.mark.slow
 def test_without_attention_the_same_training_fails():
     exact, alignment = grade_translations(trained(None, seed=100), make_pairs(300, seed=2))
     assert exact <= 0.05 and alignment is None
