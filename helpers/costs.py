@@ -191,10 +191,11 @@ def draw_growth(lengths, curves, ylabel):
     if not isinstance(curves, dict) or not curves:
         raise ValueError(f"curves must be {{name: a value for each length}}, at least one; got {curves!r:.200}")
     curves = {name: to_array(values, f"curve {name!r}") for name, values in curves.items()}
-    for name, values in {"lengths": to_array(lengths, "lengths"), **curves}.items():
+    lengths = to_array(lengths, "lengths")
+    for name, values in {"lengths": lengths, **curves}.items():
         name = name if name == "lengths" else f"curve {name!r}"
-        if values.shape != (len(lengths),) or not len(lengths):
-            raise ValueError(f"{name} has {values.size} values for {len(lengths)} lengths; give one for each, in a row")
+        if lengths.ndim != 1 or values.shape != lengths.shape or not lengths.size:
+            raise ValueError(f"{name} has {values.size} values for {lengths.size} lengths; give one for each, in a row")
         check_finite(name, values)
         if values.min() <= 0:
             raise ValueError(f"{name} holds {values.min():g}, which has no place on a logarithmic axis; all must be above 0")
@@ -210,7 +211,7 @@ def draw_growth(lengths, curves, ylabel):
     for power, style in ((1, (0, (1, 1))), (2, (0, (4, 1, 1, 1)))):
         ax.plot(lengths, [low * (n / lengths[0])**power for n in lengths], label=f"guide: x{2**power} a doubling",
                 color="0.6", linewidth=1, linestyle=style)
-    ax.set_xticks(lengths, [str(n) for n in lengths], minor=False)
+    ax.set_xticks(lengths, [f"{n:.0f}" for n in lengths], minor=False)
     ax.minorticks_off()
     ax.tick_params(labelsize=9)
     ax.grid(alpha=0.3)

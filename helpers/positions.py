@@ -65,8 +65,8 @@ def rotate(X):
     row changes its length. Su et al. 2021, section 3.2.
     """
     check_pairs(X)
-    angles = position_angles(X.shape[-2], X.shape[-1], X.device)  # (steps, width / 2)
-    cos, sin = angles.cos().to(X.dtype), angles.sin().to(X.dtype)
+    angles = position_angles(X.shape[-2], X.shape[-1])      # (steps, width / 2)
+    cos, sin = angles.cos().to(X), angles.sin().to(X)       # an Apple GPU has no float64
     x, y = X[..., 0::2], X[..., 1::2]                       # (..., steps, width / 2)
     return torch.stack([x * cos - y * sin, x * sin + y * cos], dim=-1).flatten(-2)
 

@@ -44,6 +44,12 @@ tokens, where = QUEUE.draw(3, torch.Generator().manual_seed(0))
 SENTENCE = "the cat sees a dog".split()
 
 
+def on(device):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COURSE_DEVICE", device)
+        return try_gpu()
+
+
 def dot(*given, **named):
     return DotProductAttention(0.0)(*given, **named)
 
@@ -374,6 +380,8 @@ BAD = [
     ("train: a loss without a gradient", lambda: training(loss=lambda model, batch: model(batch).mean().detach()), ["loss", "without a gradient"]),
     ("train: a loss that returns nothing", lambda: training(loss=lambda model, batch: None), ["loss", "NoneType"]),
     ("try_gpu: a GPU below 0", lambda: try_gpu(-1), ["i", "-1", "at least 0"]),
+    ("try_gpu: a device that nobody knows", lambda: on("gpu"), ["COURSE_DEVICE", "cpu", "'gpu'"]),
+    ("try_gpu: a GPU that is not there", lambda: on("cuda:99"), ["COURSE_DEVICE", "cpu", "'cuda:99'"]),
     ("try_gpu: a device's name", lambda: try_gpu("cuda:0"), ["i", "'cuda:0'"]),
     ("course.start: another language", lambda: course.start("fr"), ["lang", "'fr'", '"zh"']),
     # ------------------------------------------------------------------ translation

@@ -3,7 +3,6 @@
 Hypothesis draws shapes, types, strides, lengths and masks of each rank, with no examples, no queries or no keys among them; the
 same ones at every run.
 """
-import contextlib
 import copy
 import io
 import math
@@ -13,10 +12,10 @@ import re
 import numpy as np
 import pytest
 import torch
+from fake_gpu import fake_cuda
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from helpers import (AdditiveAttention, ALiBiAttention, DotProductAttention, LearnedPositionalEncoding, MultiHeadAttention,
                      PositionalEncoding, RotaryAttention, SelfAttention, attend_mask, describe, draw_heatmaps, fused_attention,
@@ -286,19 +285,6 @@ def test_dropout_acts_in_training_and_leaves_the_expected_value_in_eval(kind):
     torch.testing.assert_close(module(*inputs), plain(*inputs))
     module.train()
     assert any(not torch.equal(module(*inputs), module(*inputs)) for _ in range(5))
-
-
-@contextlib.contextmanager
-def fake_cuda():
-    """A GPU without a GPU: operations know the devices of their tensors, and refuse to mix them, but compute nothing."""
-    try:
-        with FakeTensorMode():
-            torch.empty(2, device="cuda").square() + torch.arange(2, device="cuda")
-            yield
-    except (AssertionError, RuntimeError) as error:
-        if "driver" in str(error) or "not compiled with CUDA" in str(error):
-            pytest.skip(f"this torch makes no fake CUDA tensors here: {error}")
-        raise
 
 
 @ALL

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers import train, training, try_gpu
+from helpers import train, training
 
 
 def line_loss(model, batch):
@@ -60,9 +60,3 @@ def test_the_bar_is_told_of_every_step(monkeypatch):
 def test_nothing_is_written_where_output_is_a_file(capfd):
     train(nn.Linear(1, 1), line_loss, line_batches(), steps=3, lr=0.1)
     assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("gpus, wanted, device", [(0, 0, "cpu"), (1, 0, "cuda:0"), (1, 1, "cpu"), (2, 1, "cuda:1")])
-def test_a_gpu_is_taken_only_where_there_is_one(monkeypatch, gpus, wanted, device):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    assert try_gpu(wanted) == torch.device(device)

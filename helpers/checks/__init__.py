@@ -109,5 +109,5 @@ def _equal(a, b):
         return len(a) == len(b) and all(map(_equal, a, b))
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         return (a.shape == b.shape and a.dtype == b.dtype
-                and torch.allclose(a.detach().double(), b.detach().double(), atol=1e-3, equal_nan=True))
+                and torch.allclose(a.detach().cpu().double(), b.detach().cpu().double(), atol=1e-3, equal_nan=True))
     return type(a) is type(b) and bool(a == b)
