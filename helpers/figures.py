@@ -149,7 +149,12 @@ def new_figure(figsize):
 
 def show(figure, digits=2, rows=None):
     """Show a matplotlib Figure with its description; outside a notebook, print the description."""
-    data, metadata = bundle(figure, digits, rows)
+    show_described(figure, describe(figure, digits, rows))
+
+
+def show_described(figure, text):
+    """Like show, but with a description that the caller has."""
+    data, metadata = bundle(figure, text)
     try:
         from IPython import get_ipython
         from IPython.display import display
@@ -162,9 +167,9 @@ def show(figure, digits=2, rows=None):
         display(data, metadata=metadata, raw=True)
 
 
-def bundle(figure, digits=2, rows=None):
+def bundle(figure, text=None):
     """What a front end gets of a Figure: the PNG and its description, and the description as alternative text."""
-    text = describe(figure, digits, rows)
+    text = describe(figure) if text is None else text
     fonts.warn_where_missing(text)
     drawn, png = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=2 * PIXELS_PER_INCH)
