@@ -2,7 +2,7 @@
 import numpy as np
 
 from helpers.descriptions import rounded
-from helpers.figures import bundle, new_figure, to_array
+from helpers.figures import bundle, new_figure, present, to_array
 from helpers.guards import check_words
 
 
@@ -14,18 +14,7 @@ def show_all_heads(weights, tokens):
     highest mean weight, read back from the picture.
     """
     figure = draw_all_heads(weights, tokens)
-    data, metadata = bundle(figure, digits=None, rows=[])
-    data["text/plain"] = metadata["image/png"]["alt"] = describe_all_heads(figure)
-    try:
-        from IPython import get_ipython
-        from IPython.display import display
-    except ImportError:
-        def get_ipython():
-            return None
-    if get_ipython() is None:
-        print(data["text/plain"])
-    else:
-        display(data, metadata=metadata, raw=True)
+    present(*bundle(figure, describe_all_heads(figure)))
 
 
 def draw_all_heads(weights, tokens):

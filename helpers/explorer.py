@@ -22,8 +22,8 @@ from PIL.PngImagePlugin import PngInfo
 
 from helpers import course
 from helpers.attention import masked_softmax
-from helpers.descriptions import rounded
-from helpers.figures import bundle, draw_heatmaps, to_array
+from helpers.descriptions import describe, rounded
+from helpers.figures import bundle, draw_heatmaps, present, to_array
 from helpers.guards import check_sizes
 
 MOST_TOKENS = 64                                                         # more would be too small to point at
@@ -44,9 +44,11 @@ def explore(weights, tokens, key_tokens=None, *, scores=None, mask=None, d=None,
     xlabel, ylabel, figsize, digits, rows: see show_heatmaps; digits=None for weights of a trained model.
     """
     maps, allowed, numbers = _numbers(weights, tokens, key_tokens, scores, mask, d, head_names, start, xlabel, ylabel)
-    picture, metadata = bundle(_static(maps, allowed, numbers, figsize), digits, rows)
+    figure = _static(maps, allowed, numbers, figsize)
+    picture, metadata = bundle(figure, describe(figure, digits, rows))
     picture["image/png"] = _with_numbers(picture["image/png"], numbers)
-    _display(picture, metadata, {"text/html": page(numbers if "google.colab" in sys.modules else None)})
+    present(picture, metadata)
+    present({"text/html": page(numbers if "google.colab" in sys.modules else None)})
 
 
 def page(numbers=None):
@@ -63,21 +65,6 @@ def page(numbers=None):
 def _page():
     text = (Path(__file__).parent / "explorer.html").read_text(encoding="utf-8")
     return re.sub(r"\n\s*", "\n", text)                                  # a tenth less to store in each notebook
-
-
-def _display(picture, metadata, live):
-    """Both outputs; outside a notebook, print the description."""
-    try:
-        from IPython import get_ipython
-        from IPython.display import display
-    except ImportError:
-        def get_ipython():
-            return None
-    if get_ipython() is None:
-        print(picture["text/plain"])
-    else:
-        display(picture, metadata=metadata, raw=True)
-        display(live, raw=True)
 
 
 def _with_numbers(png, numbers):

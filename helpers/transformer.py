@@ -1,4 +1,4 @@
-"""A Transformer encoder from the course's own parts, into which the weights of a public model fit."""
+"""A Transformer encoder from the course's own parts, into which the parameters of a public model fit."""
 import torch
 from torch import nn
 

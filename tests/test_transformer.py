@@ -74,7 +74,7 @@ def both(model, reference, tokenizer, sentences):
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("sentences", [BATCH, BATCH[:1], COURSE], ids=["padding", "one sentence", "the course's sentences"])
+@pytest.mark.parametrize("sentences", [BATCH, BATCH[:1]], ids=["padding", "one sentence"])
 def test_all_states_and_all_72_maps_equal_those_of_transformers(model, reference, tokenizer, sentences):
     states, weights, their_states, their_weights, real = both(model, reference, tokenizer, sentences)
     assert (states - their_states)[:, real].abs().max() <= 1e-5
@@ -86,7 +86,7 @@ def test_all_states_and_all_72_maps_equal_those_of_transformers(model, reference
 def test_the_rows_of_padding_are_equal_too(model, reference, tokenizer):
     """In double precision: nobody reads these rows, and float32's rounding grows in them to 1e-4, from layer to layer."""
     try:
-        states, weights, their_states, their_weights, _ = both(model.double(), reference.double(), tokenizer, BATCH)
+        states, weights, their_states, their_weights, _ = both(model.double(), reference.double(), tokenizer, BATCH + COURSE)
     finally:
         model.float(), reference.float()
     assert (states - their_states).abs().max() <= 1e-11 and (weights - their_weights).abs().max() <= 1e-11

@@ -69,8 +69,8 @@ name_exercise = Exercise(
             "两个线性层对调了。提示：intermediate.dense 在前，把宽度变成 1536 的是它。"),
         "the GELU not counted": Mistake(
             _mapped({**NAMES, "output.dense": "ffn.1"}),
-            "ffn.1 is the GELU, which has no weights. Hint: the second linear layer is ffn.2.",
-            "ffn.1 是 GELU，没有权重。提示：第二个线性层是 ffn.2。"),
+            "ffn.1 is the GELU, which has no parameters. Hint: the second linear layer is ffn.2.",
+            "ffn.1 是 GELU，没有参数。提示：第二个线性层是 ffn.2。"),
         "W_o taken for the second linear layer": Mistake(
             _mapped({**NAMES, "attention.output.dense": "ffn.2"}),
             "attention.output.dense becomes a layer of the feed-forward network. Hint: it belongs to attention: it is W_o.",
@@ -100,7 +100,7 @@ name_exercise = Exercise(
             "偏置变成了权重。提示：名字的最后一段要保留。"),
         "query and key swapped": Mistake(
             _mapped(_swapped("attention.self.query", "attention.self.key")),
-            "Queries and keys are swapped. No shape shows it, only the heatmaps would be transposed. Hint: query is W_q.",
+            "Queries and keys are swapped. No shape shows it, only the scores would be transposed. Hint: query is W_q.",
             "查询和键对调了。形状上看不出来，只是得分会转置。提示：query 是 W_q。"),
         "encoder.layer kept": Mistake(
             _mapped(front="encoder.layer."),
@@ -144,9 +144,9 @@ layer_exercise = Exercise(
     mistakes={
         "transposed": Mistake(
             _layer(turned=True),
-            "The weights are used the wrong way round. Hint: the file stores them as nn.Linear does, (out, in): X @ W.T + b, or "
+            "The matrices are used the wrong way round. Hint: the file stores them as nn.Linear does, (out, in): X @ W.T + b, or "
             "load them into a layer.",
-            "权重用反了。提示：文件里的存法和 nn.Linear 一样，是 (输出, 输入)：X @ W.T + b，或者直接装进层里。"),
+            "矩阵用反了。提示：文件里的存法和 nn.Linear 一样，是 (输出, 输入)：X @ W.T + b，或者直接装进层里。"),
         "no biases": Mistake(
             _layer(bias=False, last_bias=False),
             "The biases are missing. Hint: MultiHeadAttention(..., bias=True), and load the names that end in bias.",
@@ -277,16 +277,16 @@ head_exercise = Exercise(
     })
 
 
-# ------------------------------------------------------------------ embed(H, valid_lens)
+# ------------------------------------------------------------------ mean_embedding(H, valid_lens)
 def _pooled(padding=False, first=False, divide=lambda lens, n: lens, before=False, norm=lambda E: F.normalize(E, dim=-1)):
-    def embed(H, valid_lens):
+    def mean_embedding(H, valid_lens):
         H = F.normalize(H, dim=-1) if before else H
         if first:
             return norm(H[:, 0])
         real = torch.arange(H.shape[1], device=H.device) < valid_lens[:, None]    # (batch, n)
         total = H.sum(dim=1) if padding else (H * real[:, :, None]).sum(dim=1)
         return norm(total / divide(valid_lens[:, None], H.shape[1]))
-    return embed
+    return mean_embedding
 
 
 embedding_exercise = Exercise(
