@@ -1,4 +1,4 @@
-# make lab opens the course, make test checks it (make test-browser: in a browser only, which it then needs),
+# make lab opens the course, make test checks it, make test-browser checks it in Chromium,
 # make build rebuilds notebooks/ from lessons/, make html writes them as web pages into site/,
 # make mutants checks the checks (half an hour),
 # make bench computes again what takes too long for a lesson (6 minutes).
@@ -13,7 +13,7 @@ test: .venv/development
 	$(PY) -m pytest
 
 test-browser: .venv/development
-	NEED_BROWSER=1 $(PY) -m pytest tests/browser
+	$(PY) -m pytest tests/browser
 
 build: .venv/development
 	$(PY) lessons/build.py

@@ -29,7 +29,7 @@ def outputs(monkeypatch):
     """What explore would display: picture, its metadata, the live page, and the numbers in the picture."""
     def of(*given, **named):
         shown = []
-        monkeypatch.setattr(explorer, "_display", lambda *parts: shown.extend(parts))
+        monkeypatch.setattr(explorer, "present", lambda *parts: shown.extend(parts))
         explore(*given, **named)
         picture, metadata, live = shown
         written = Image.open(io.BytesIO(base64.b64decode(picture["image/png"]))).text["attention"]

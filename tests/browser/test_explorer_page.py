@@ -19,7 +19,7 @@ def outputs(monkeypatch):
     """The HTML of explore's two outputs, as a page shows them: the picture, and what comes after it."""
     def of(*given, **named):
         shown = []
-        monkeypatch.setattr(explorer, "_display", lambda *parts: shown.extend(parts))
+        monkeypatch.setattr(explorer, "present", lambda *parts: shown.extend(parts))
         explore(*given, **named)
         picture, _, live = shown
         return f'<div><img src="data:image/png;base64,{picture["image/png"]}"></div>', f'<div>{live["text/html"]}</div>'
