@@ -2,9 +2,8 @@
 
 Held elsewhere: masks, heads and number types in test_attention.py, test_multihead.py and test_properties.py; lengths past the table
 and checkpoints in test_positions.py; unknown keywords in test_bad_input.py; figures in test_figures.py; what nbval passes over
-in test_notebooks.py; set-up cells in test_build.py.
+in test_notebooks.py; set-up cells in test_build.py; encodings in test_encodings.py.
 """
-import ast
 import logging
 import math
 import os
@@ -72,7 +71,8 @@ def test_the_book_brings_torchvision_only_for_what_needs_it():
             "assert d2l.masked_softmax and 'torchvision' not in sys.modules\n"
             "assert d2l.transforms.Compose([]).transforms == [] and d2l.torchvision.io.read_image\n"
             "import torchvision; assert torchvision.transforms.Compose\n")
-    run = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+                         encoding="utf-8")
     assert run.returncode == 0, run.stderr
 
 
@@ -199,21 +199,6 @@ def test_no_cell_counts_on_a_semicolon_to_be_silent():
         for cell in cells:
             if cell.cell_type == "code":
                 assert not cell.source.rstrip().endswith(";"), (path.name, cell.source)
-
-
-def test_every_file_is_opened_as_utf_8():
-    """Windows reads it as gbk or cp1252 otherwise."""
-    found = 0
-    for path in [path for folder in ("helpers", "lessons", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call):
-                continue
-            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-            of_path = isinstance(node.func, ast.Name) or name != "open"
-            if name in ("open", "read_text", "write_text") and of_path or name == "run" and any(k.arg == "text" for k in node.keywords):
-                found += 1
-                assert any(k.arg == "encoding" for k in node.keywords), (path.name, node.lineno, name)
-    assert found > 20
 
 
 # ------------------------------------------------------------------ content

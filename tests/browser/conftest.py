@@ -83,7 +83,7 @@ def jupyter(tmp_path_factory):
     flags += " --allow-root" * (hasattr(os, "geteuid") and os.geteuid() == 0)
     own = {f"JUPYTER_{name}_DIR": str(home / name) for name in ("CONFIG", "DATA", "RUNTIME")}
     own |= {f"JUPYTERLAB_{name}_DIR": str(home / name) for name in ("SETTINGS", "WORKSPACES")}
-    with (home / "log").open("w") as log:
+    with (home / "log").open("w", encoding="utf-8") as log:
         server = subprocess.Popen(
             ["make", "-C", home, "-f", build.ROOT / "Makefile", "-o", ".venv/installed", "lab", f"PY={sys.executable}", f"LAB_FLAGS={flags}"],
             env={**os.environ, **own, "PYTHONPATH": str(build.ROOT)}, stdout=log, stderr=log, start_new_session=True)
