@@ -66,6 +66,16 @@ def test_helpers_import_without_the_book_without_torchvision_and_from_any_folder
     assert run.returncode == 0 and run.stderr == "" and "python -m pip install --no-deps d2l==0.17.0" in run.stdout, run.stderr
 
 
+def test_the_book_brings_torchvision_only_for_what_needs_it():
+    """It takes seconds and tens of MB in every kernel, and a torchvision made for another build of PyTorch cannot be imported at all."""
+    code = ("import sys; from helpers import d2l\n"
+            "assert d2l.masked_softmax and 'torchvision' not in sys.modules\n"
+            "assert d2l.transforms.Compose([]).transforms == [] and d2l.torchvision.io.read_image\n"
+            "import torchvision; assert torchvision.transforms.Compose\n")
+    run = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 def test_the_books_broken_display_call_is_repaired_and_gives_no_svg():
     """SVG's bytes differ at every run, and nbval compares them."""
     d2l.use_svg_display()                                                # d2l's own raises AttributeError here
