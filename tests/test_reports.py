@@ -66,7 +66,7 @@ def test_helpers_import_without_the_book_without_torchvision_and_from_any_folder
 
 
 def test_the_book_brings_torchvision_only_for_what_needs_it():
-    """It takes seconds and 75 MB of every kernel, and in a CPU build beside another torchvision it cannot be imported at all."""
+    """It takes seconds and tens of MB in every kernel, and a torchvision made for another build of PyTorch cannot be imported at all."""
     code = ("import sys; from helpers import d2l\n"
             "assert d2l.masked_softmax and 'torchvision' not in sys.modules\n"
             "assert d2l.transforms.Compose([]).transforms == [] and d2l.torchvision.io.read_image\n"
