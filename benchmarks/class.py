@@ -112,7 +112,7 @@ def compared(outputs):
 
 def memory(pid):
     """RSS and PSS of a process, in MB."""
-    lines = dict(line.split(":") for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    lines = dict(line.split(":") for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()[1:])
     return [int(lines[name].split()[0]) / 1024 for name in ("Rss", "Pss")]
 
 
@@ -171,7 +171,7 @@ async def main(lesson, sizes):
                 ports.append(free.getsockname()[1])
         passed_on = {name: os.environ[name] for name in ("OMP_NUM_THREADS", "COURSE_DEVICE") if name in os.environ}
         args = ["--allow-root"] if os.getuid() == 0 else []
-        Path(folder, "config.py").write_text(CONFIG.format(*ports, folder, args, passed_on, TOKEN))
+        Path(folder, "config.py").write_text(CONFIG.format(*ports, folder, args, passed_on, TOKEN), encoding="utf-8")
         with open(Path(folder, "log"), "w", encoding="utf-8") as log:
             process = subprocess.Popen([sys.executable, "-m", "jupyterhub", "-f", "config.py"], cwd=folder, stdout=log, stderr=log)
         hub = f"http://127.0.0.1:{ports[0]}"
@@ -186,7 +186,7 @@ async def main(lesson, sizes):
             for size in sizes:
                 await hold_class(hub, lesson, size)
         except BaseException:
-            print(Path(folder, "log").read_text()[-3000:], file=sys.stderr)
+            print(Path(folder, "log").read_text(encoding="utf-8")[-3000:], file=sys.stderr)
             raise
         finally:
             process.terminate()
