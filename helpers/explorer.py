@@ -23,7 +23,7 @@ from PIL.PngImagePlugin import PngInfo
 from helpers import course
 from helpers.attention import masked_softmax
 from helpers.descriptions import describe, rounded
-from helpers.figures import bundle, draw_heatmaps, present, to_array
+from helpers.figures import allowed_cells, bundle, draw_heatmaps, present, to_array
 from helpers.guards import check_sizes
 
 MOST_TOKENS = 64                                                         # more would be too small to point at
@@ -159,13 +159,7 @@ def _check_start(start, layers, heads):
 
 def _mask(mask, shape):
     allowed = to_array(mask, "mask")
-    if not np.isin(allowed, (0, 1)).all():
-        raise ValueError(f"mask must hold True and False or 1 and 0, 1 = may attend; got numbers from {allowed.min():g} to "
-                         f"{allowed.max():g}")
-    try:
-        return np.broadcast_to(allowed.astype(bool), shape)
-    except ValueError:
-        raise ValueError(f"mask {allowed.shape} does not broadcast to weights (layers, heads, queries, keys) = {shape}") from None
+    return allowed_cells(allowed, shape, f"mask {allowed.shape} does not broadcast to weights (layers, heads, queries, keys) = {shape}")
 
 
 def _scores(scores, maps, allowed):

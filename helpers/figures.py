@@ -41,14 +41,8 @@ def draw_heatmaps(matrices, xlabel, ylabel, titles=None, figsize=None, cmap="Red
     grid = _grid(matrices, "matrices")
     n_down, n_across, n_queries, n_keys = grid.shape
     if mask is not None:
-        allowed = _grid(mask, "mask")
-        if not np.isin(allowed, (0, 1)).all():
-            raise ValueError("mask must hold True and False or 1 and 0, 1 = may attend; got numbers from "
-                             f"{allowed.min():g} to {allowed.max():g}")
-        try:
-            hidden = ~np.broadcast_to(allowed.astype(bool), grid.shape)
-        except ValueError:
-            raise ValueError(f"mask {_shape(mask)} does not broadcast to matrices {_shape(matrices)}") from None
+        hidden = ~allowed_cells(_grid(mask, "mask"), grid.shape,
+                                f"mask {_shape(mask)} does not broadcast to matrices {_shape(matrices)}")
         grid = np.ma.array(grid, mask=hidden)
     shown = np.ma.compressed(grid)
     if not np.isfinite(shown).all():
@@ -169,8 +163,9 @@ def present(data, metadata=None):
 def bundle(figure, text=None):
     """What a front end gets of a Figure: the PNG and its description, and the description as alternative text."""
     text = describe(figure) if text is None else text
-    if fonts.notice(text):                                               # in the picture: a warning would be compared by nbval
-        figure.suptitle(fonts.notice(text), fontsize=8, color="0.4")
+    notice = fonts.notice(text)
+    if notice:                                                           # in the picture: a warning would be compared by nbval
+        figure.suptitle(notice, fontsize=8, color="0.4")
     drawn, png = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=2 * PIXELS_PER_INCH)
     # 256 colours do for a figure, in a third of the bytes: a notebook must stay small enough for a preview.
@@ -211,6 +206,17 @@ def check_finite(name, array):
     """Refuse nan and infinite values: they leave a hole in a curve."""
     if not np.isfinite(array).all():
         raise ValueError(f"{name} holds {int((~np.isfinite(array)).sum())} values that are nan or infinite")
+
+
+def allowed_cells(mask, shape, refusal):
+    """A mask, True or 1 = may attend, as Booleans of this shape; refusal is what to say where it does not broadcast."""
+    if not np.isin(mask, (0, 1)).all():
+        raise ValueError("mask must hold True and False or 1 and 0, 1 = may attend; got numbers from "
+                         f"{mask.min():g} to {mask.max():g}")
+    try:
+        return np.broadcast_to(mask.astype(bool), shape)
+    except ValueError:
+        raise ValueError(refusal) from None
 
 
 def _shape(values):

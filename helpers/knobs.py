@@ -13,8 +13,6 @@ from helpers import course
 from helpers.figures import bundle, show
 from helpers.guards import check_callable, what
 
-WIDGET = "application/vnd.jupyter.widget-view+json"
-
 
 def knob(draw, *, digits=2, rows=None, **choices):
     """Show the figure draw(), and controls for its arguments; moving one shows draw(...) below.
@@ -28,19 +26,16 @@ def knob(draw, *, digits=2, rows=None, **choices):
     show(_drawn(draw, starts), digits, rows)
     controls = panel(draw, starts, choices)
     if controls is not None:
-        from IPython.display import display
-        # Only the widget, without the text that ipywidgets would add: that holds an address, and would be compared by nbval.
-        display({WIDGET: {"version_major": 2, "version_minor": 0, "model_id": controls.model_id}}, raw=True)
+        course.show_widget(controls)
 
 
 def panel(draw, starts, choices):
     """The controls with their picture, one ipywidgets box; None outside a notebook or without ipywidgets."""
+    if not course.has_kernel():
+        return None
     try:
-        from IPython import get_ipython
         import ipywidgets
     except ImportError:
-        return None
-    if getattr(get_ipython(), "kernel", None) is None:
         return None
     controls = {name: _control(ipywidgets, name, values, starts[name]) for name, values in choices.items()}
     note, picture = ipywidgets.HTML(layout={"min_height": "2em"}), ipywidgets.HTML()

@@ -8,6 +8,7 @@ import time
 import torch
 from torch import nn
 
+from helpers import course
 from helpers.guards import check_callable, check_number, check_sizes, what
 
 
@@ -96,19 +97,15 @@ class progress:
 
 def _notebook_bar(steps):
     """tqdm's widget, or None outside a notebook or without ipywidgets."""
+    if not course.has_kernel():
+        return None
     try:
-        from IPython import get_ipython
-        from IPython.display import display
-        if getattr(get_ipython(), "kernel", None) is None:
-            return None
         import ipywidgets  # noqa: F401  (tqdm needs it, and says so only when it draws)
         from tqdm.notebook import tqdm
     except ImportError:
         return None
     bar = tqdm(total=steps, leave=False, display=False)
-    # Only the widget, without the text that tqdm would add: that text would be compared by nbval.
-    display({"application/vnd.jupyter.widget-view+json": {"version_major": 2, "version_minor": 0,
-                                                          "model_id": bar.container.model_id}}, raw=True)
+    course.show_widget(bar.container)
     return bar
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from helpers import course, describe, draw_heatmaps, explore, explorer, knob, knobs, masked_softmax
+from helpers import course, describe, draw_heatmaps, explore, knob, knobs, masked_softmax
 
 ENGLISH, FRENCH = ["the", "black", "cat"], ["chat", "noir"]
 WEIGHTS = torch.tensor([[0.1, 0.2, 0.7], [0.05, 0.9, 0.05]])
@@ -25,15 +25,12 @@ CAUSAL = torch.ones(3, 3).tril().bool()
 
 
 @pytest.fixture
-def outputs(monkeypatch):
+def outputs(explored):
     """What explore would display: picture, its metadata, the live page, and the numbers in the picture."""
     def of(*given, **named):
-        shown = []
-        monkeypatch.setattr(explorer, "present", lambda *parts: shown.extend(parts))
-        explore(*given, **named)
-        picture, metadata, live = shown
+        picture, metadata, page = explored(*given, **named)
         written = Image.open(io.BytesIO(base64.b64decode(picture["image/png"]))).text["attention"]
-        return SimpleNamespace(picture=picture, metadata=metadata, page=live["text/html"], numbers=json.loads(written))
+        return SimpleNamespace(picture=picture, metadata=metadata, page=page, numbers=json.loads(written))
     return of
 
 

@@ -4,12 +4,7 @@ import math
 import torch
 
 from helpers.attention import DotProductAttention, masked_softmax
-from helpers.checks import Exercise, Mistake
-
-
-def _numbers(*shape, seed=0):
-    """Fixed numbers that look random."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+from helpers.checks import Exercise, Mistake, numbers
 
 
 # ------------------------------------------------------------------ masked_softmax(scores, valid_lens)
@@ -49,12 +44,12 @@ def _tiled(scores, valid_lens):
 masked_softmax_exercise = Exercise(
     right=masked_softmax,
     cases={
-        ("2 x 3 x 4, lengths 2 and 3", "2 x 3 x 4，长度 2 和 3"): (_numbers(2, 3, 4), torch.tensor([2, 3])),
-        ("full length", "长度全满"): (_numbers(2, 2, 3, seed=1), torch.tensor([3, 3])),
+        ("2 x 3 x 4, lengths 2 and 3", "2 x 3 x 4，长度 2 和 3"): (numbers(2, 3, 4), torch.tensor([2, 3])),
+        ("full length", "长度全满"): (numbers(2, 2, 3, seed=1), torch.tensor([3, 3])),
         ("very low scores", "极低的得分"): (torch.tensor([[[-2e12, -2e12, 5.0]]]), torch.tensor([2])),
         ("a very high score on padding", "填充位得分极高"): (torch.tensor([[[1.0, 2.0, 1000.0]]]), torch.tensor([2])),
         ("half precision", "半精度"): (torch.zeros(1, 1, 4, dtype=torch.float16), torch.tensor([3])),
-        ("a length of 0", "长度为 0"): (_numbers(2, 1, 3, seed=2), torch.tensor([0, 2])),
+        ("a length of 0", "长度为 0"): (numbers(2, 1, 3, seed=2), torch.tensor([0, 2])),
     },
     mistakes={
         "no mask": Mistake(
@@ -138,9 +133,9 @@ def _attention(scale=None, dim=-1, of_keys=False, reshaped=False, after=False):
 attention_exercise = Exercise(
     right=lambda queries, keys, values: DotProductAttention(0.0)(queries, keys, values),
     cases={
-        ("2 queries, 3 keys, width 4", "2 个查询、3 个键、宽度 4"): (_numbers(1, 2, 4), _numbers(1, 3, 4, seed=1), _numbers(1, 3, 4, seed=2)),
+        ("2 queries, 3 keys, width 4", "2 个查询、3 个键、宽度 4"): (numbers(1, 2, 4), numbers(1, 3, 4, seed=1), numbers(1, 3, 4, seed=2)),
         ("batch of 2, width 9, values of width 2", "两个样本，宽度 9，值宽 2"): (
-            _numbers(2, 4, 9, seed=3), _numbers(2, 5, 9, seed=4), _numbers(2, 5, 2, seed=5)),
+            numbers(2, 4, 9, seed=3), numbers(2, 5, 9, seed=4), numbers(2, 5, 2, seed=5)),
     },
     mistakes={
         "no scale": Mistake(
@@ -204,10 +199,10 @@ additive_score_exercise = Exercise(
     right=_additive(),
     cases={
         ("2 queries of width 3, 4 keys of width 2", "2 个查询宽 3，4 个键宽 2"): (
-            _numbers(1, 2, 3), _numbers(1, 4, 2, seed=1), _numbers(3, 5, seed=2), _numbers(2, 5, seed=3), _numbers(5, seed=4)),
+            numbers(1, 2, 3), numbers(1, 4, 2, seed=1), numbers(3, 5, seed=2), numbers(2, 5, seed=3), numbers(5, seed=4)),
         ("batch of 2", "两个样本"): (
-            _numbers(2, 3, 4, seed=5), _numbers(2, 3, 4, seed=6), _numbers(4, 6, seed=7), _numbers(4, 6, seed=8),
-            _numbers(6, seed=9)),
+            numbers(2, 3, 4, seed=5), numbers(2, 3, 4, seed=6), numbers(4, 6, seed=7), numbers(4, 6, seed=8),
+            numbers(6, seed=9)),
     },
     mistakes={
         "no tanh": Mistake(

@@ -3,14 +3,9 @@ import math
 
 import torch
 
-from helpers.checks import Exercise, Mistake
+from helpers.checks import Exercise, Mistake, numbers
 from helpers.multihead import transpose_qkv
 from helpers.patterns import diagonal_score
-
-
-def _numbers(*shape, seed=0):
-    """Fixed numbers that look random."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 # ------------------------------------------------------------------ transpose_qkv(X, num_heads)
@@ -76,16 +71,16 @@ def _heads(width=lambda whole, one: one, join=lambda heads: torch.cat(heads, dim
 
 
 def _weights(d, seed):
-    return [_numbers(d, d, seed=seed + i) for i in range(4)]
+    return [numbers(d, d, seed=seed + i) for i in range(4)]
 
 
 heads_exercise = Exercise(
     right=_heads(),
     cases={
         ("width 6, 2 heads", "宽 6，2 个头"): (
-            _numbers(1, 3, 6), _numbers(1, 5, 6, seed=1), _numbers(1, 5, 6, seed=2), *_weights(6, 3), 2),
+            numbers(1, 3, 6), numbers(1, 5, 6, seed=1), numbers(1, 5, 6, seed=2), *_weights(6, 3), 2),
         ("batch of 2, width 6, 3 heads", "批量为 2，宽 6，3 个头"): (
-            _numbers(2, 2, 6, seed=7), _numbers(2, 4, 6, seed=8), _numbers(2, 4, 6, seed=9), *_weights(6, 10), 3),
+            numbers(2, 2, 6, seed=7), numbers(2, 4, 6, seed=8), numbers(2, 4, 6, seed=9), *_weights(6, 10), 3),
     },
     mistakes={
         "scale by the full width": Mistake(
@@ -176,7 +171,7 @@ lengths_exercise = Exercise(
 
 # ------------------------------------------------------------------ diagonal_score(weights, offset)
 def _table(n, heads, seed):
-    return torch.softmax(2 * _numbers(heads, n, n, seed=seed), dim=-1)
+    return torch.softmax(2 * numbers(heads, n, n, seed=seed), dim=-1)
 
 
 pattern_exercise = Exercise(

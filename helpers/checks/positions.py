@@ -3,13 +3,8 @@ import math
 
 import torch
 
-from helpers.checks import Exercise, Mistake
+from helpers.checks import Exercise, Mistake, numbers
 from helpers.positions import PositionalEncoding, position_angles, rotate
-
-
-def _numbers(*shape, seed=0):
-    """Fixed numbers that look random."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 # ------------------------------------------------------------------ position_table(num_steps, num_hiddens)
@@ -147,9 +142,9 @@ _SUMS = {                                                                # each 
 add_positions_exercise = _WithRefusals(
     right=_checked(lambda X, P: X + P[:X.shape[1]]),
     cases={
-        ("2 examples of 3 steps, a table of 5 rows", "2 个样本、3 步，表有 5 行"): (_numbers(2, 3, 4), _numbers(5, 4, seed=1)),
-        ("as many steps as rows", "步数等于行数"): (_numbers(3, 4, 2, seed=2), _numbers(4, 2, seed=3)),
-        ("3 steps, a table of 1 row", "3 步，表只有 1 行"): (_numbers(2, 3, 4, seed=4), _numbers(1, 4, seed=5)),
+        ("2 examples of 3 steps, a table of 5 rows", "2 个样本、3 步，表有 5 行"): (numbers(2, 3, 4), numbers(5, 4, seed=1)),
+        ("as many steps as rows", "步数等于行数"): (numbers(3, 4, 2, seed=2), numbers(4, 2, seed=3)),
+        ("3 steps, a table of 1 row", "3 步，表只有 1 行"): (numbers(2, 3, 4, seed=4), numbers(1, 4, seed=5)),
     },
     mistakes={
         "broadcast without a word": Mistake(
@@ -258,8 +253,8 @@ def _rotate_halves(X):
 
 rotate_exercise = Exercise(
     right=rotate,
-    cases={("2 examples, 5 steps, width 6", "2 个样本、5 步，宽度 6"): (_numbers(2, 5, 6, seed=1),),
-           ("1 example, 3 steps, width 2", "1 个样本、3 步，宽度 2"): (_numbers(1, 3, 2),)},
+    cases={("2 examples, 5 steps, width 6", "2 个样本、5 步，宽度 6"): (numbers(2, 5, 6, seed=1),),
+           ("1 example, 3 steps, width 2", "1 个样本、3 步，宽度 2"): (numbers(1, 3, 2),)},
     mistakes={
         "wrong way round": Mistake(
             _turned(signs=(1, -1)),

@@ -4,13 +4,8 @@ import math
 import torch
 
 from helpers.attention import masked_softmax
-from helpers.checks import Exercise, Mistake, _try
+from helpers.checks import Exercise, Mistake, _try, numbers
 from helpers.course import say
-
-
-def _numbers(*shape, seed=0):
-    """Fixed numbers that look random."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def _rows(X, W):
@@ -42,10 +37,10 @@ scores_exercise = Exercise(
     right=_scores(),
     cases={
         ("3 tokens, all widths 3", "3 个词元，宽度全是 3"):
-            (_numbers(3, 3), _numbers(3, 3, seed=1), _numbers(3, 3, seed=2)),
+            (numbers(3, 3), numbers(3, 3, seed=1), numbers(3, 3, seed=2)),
         ("the worked example", "正文里的例子"): _WORKED,
         ("5 tokens, width 7, d_k = 3", "5 个词元，宽度 7，d_k = 3"):
-            (_numbers(5, 7, seed=3), _numbers(7, 3, seed=4), _numbers(7, 3, seed=5)),
+            (numbers(5, 7, seed=3), numbers(7, 3, seed=4), numbers(7, 3, seed=5)),
     },
     mistakes={
         "raw X": Mistake(
@@ -112,10 +107,10 @@ self_attention_exercise = Exercise(
     right=_attention(),
     cases={
         ("3 tokens, all widths 3", "3 个词元，宽度全是 3"):
-            (_numbers(2, 3, 3), _numbers(3, 3, seed=1), _numbers(3, 3, seed=2), _numbers(3, 3, seed=3),
+            (numbers(2, 3, 3), numbers(3, 3, seed=1), numbers(3, 3, seed=2), numbers(3, 3, seed=3),
              torch.tensor([2, 3])),
         ("4 tokens, width 6, d_k = 2, d_v = 5", "4 个词元，宽度 6，d_k = 2，d_v = 5"):
-            (_numbers(2, 4, 6, seed=4), _numbers(6, 2, seed=5), _numbers(6, 2, seed=6), _numbers(6, 5, seed=7),
+            (numbers(2, 4, 6, seed=4), numbers(6, 2, seed=5), numbers(6, 2, seed=6), numbers(6, 5, seed=7),
              torch.tensor([4, 1])),
     },
     mistakes={
@@ -188,8 +183,8 @@ def _entropy(sign=-1, log=torch.log, dim=-1, mean=False, safe=True):
 entropy_exercise = Exercise(
     right=_entropy(),
     cases={
-        ("three rows", "三行"): (torch.softmax(_numbers(3, 5), dim=-1),),
-        ("a batch, 2 x 3 x 4", "一个批量，2 x 3 x 4"): (torch.softmax(2 * _numbers(2, 3, 4, seed=1), dim=-1),),
+        ("three rows", "三行"): (torch.softmax(numbers(3, 5), dim=-1),),
+        ("a batch, 2 x 3 x 4", "一个批量，2 x 3 x 4"): (torch.softmax(2 * numbers(2, 3, 4, seed=1), dim=-1),),
         ("a weight of exactly 0", "有权重恰好为 0"): (torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]),),
     },
     mistakes={
@@ -276,8 +271,8 @@ another_row_exercise = AnotherRow(
         ("5 keys, values of width 2", "5 个键，值的宽度为 2"):
             (torch.tensor([0.24, 0.24, 0.24, 0.24, 0.04]),
              torch.tensor([[2., 0.], [0., 2.], [2., 2.], [0., 0.], [1., 1.]])),
-        ("5 keys, other values", "5 个键，换一组值"): (torch.softmax(_numbers(5), dim=0), _numbers(5, 2, seed=1)),
-        ("6 keys, values of width 3", "6 个键，值的宽度为 3"): (torch.softmax(_numbers(6, seed=2), dim=0), _numbers(6, 3, seed=3)),
+        ("5 keys, other values", "5 个键，换一组值"): (torch.softmax(numbers(5), dim=0), numbers(5, 2, seed=1)),
+        ("6 keys, values of width 3", "6 个键，值的宽度为 3"): (torch.softmax(numbers(6, seed=2), dim=0), numbers(6, 3, seed=3)),
     },
     mistakes={
         "not a number": Mistake(

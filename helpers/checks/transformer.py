@@ -5,13 +5,8 @@ import re
 import torch
 from torch.nn import functional as F
 
-from helpers.checks import Exercise, Mistake
+from helpers.checks import Exercise, Mistake, numbers
 from helpers.patterns import diagonal_score
-
-
-def _numbers(*shape, seed=0):
-    """Fixed numbers that look random."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 # ------------------------------------------------------------------ our_name(theirs)
@@ -132,15 +127,15 @@ def _layer(number=lambda layer: layer, names=("query", "key", "value"), turned=F
 
 
 def _file(layers, width, seed):
-    return {f"encoder.layer.{i}.attention.{name}.{part}": _numbers(*shape, seed=seed + 100 * i + 10 * j + k)
+    return {f"encoder.layer.{i}.attention.{name}.{part}": numbers(*shape, seed=seed + 100 * i + 10 * j + k)
             for i in range(layers) for j, name in enumerate(("self.query", "self.key", "self.value", "output.dense"))
             for k, (part, shape) in enumerate((("weight", (width, width)), ("bias", (width,))))}
 
 
 layer_exercise = Exercise(
     right=_layer(),
-    cases={("layer 1 of 2, width 6, 2 heads", "共 2 层中的第 1 层，宽 6，2 个头"): (_numbers(2, 4, 6), _file(2, 6, 1), 1, 2),
-           ("layer 2 of 3, width 6, 3 heads", "共 3 层中的第 2 层，宽 6，3 个头"): (_numbers(1, 5, 6, seed=9), _file(3, 6, 2), 2, 3)},
+    cases={("layer 1 of 2, width 6, 2 heads", "共 2 层中的第 1 层，宽 6，2 个头"): (numbers(2, 4, 6), _file(2, 6, 1), 1, 2),
+           ("layer 2 of 3, width 6, 3 heads", "共 3 层中的第 2 层，宽 6，3 个头"): (numbers(1, 5, 6, seed=9), _file(3, 6, 2), 2, 3)},
     mistakes={
         "transposed": Mistake(
             _layer(turned=True),
@@ -213,7 +208,7 @@ def _around(weights, offset):
 
 def _maps(layers, heads, lengths, seed, lifted=()):
     """Softmax rows; lifted: (sentence, layer, head, offset, by how much)."""
-    scores = [2 * _numbers(layers, heads, n, n, seed=seed + i) for i, n in enumerate(lengths)]
+    scores = [2 * numbers(layers, heads, n, n, seed=seed + i) for i, n in enumerate(lengths)]
     for sentence, layer, head, offset, much in lifted:
         scores[sentence][layer, head].diagonal(offset).add_(much)
     return [torch.softmax(one, dim=-1) for one in scores]
@@ -291,8 +286,8 @@ def _pooled(padding=False, first=False, divide=lambda lens, n: lens, before=Fals
 
 embedding_exercise = Exercise(
     right=_pooled(),
-    cases={("lengths 4 and 2 of 4", "长度 4 和 2，共 4 个词元"): (_numbers(2, 4, 3), torch.tensor([4, 2])),
-           ("lengths 1, 5 and 3 of 5", "长度 1、5、3，共 5 个词元"): (_numbers(3, 5, 4, seed=1), torch.tensor([1, 5, 3]))},
+    cases={("lengths 4 and 2 of 4", "长度 4 和 2，共 4 个词元"): (numbers(2, 4, 3), torch.tensor([4, 2])),
+           ("lengths 1, 5 and 3 of 5", "长度 1、5、3，共 5 个词元"): (numbers(3, 5, 4, seed=1), torch.tensor([1, 5, 3]))},
     mistakes={
         "padding counted": Mistake(
             _pooled(padding=True),

@@ -1,11 +1,12 @@
 """The explorer in a page of its own, as an exported notebook has it: what its script computes, shows, and says."""
 import math
 import re
+import sys
 
 import pytest
 import torch
 
-from helpers import course, draw_heatmaps, explore, explorer, figures, masked_softmax
+from helpers import course, draw_heatmaps, figures, masked_softmax
 
 ENGLISH, FRENCH = "the black cat often sees a mouse".split(), "le chat noir voit souvent une souris".split()
 WORDS = ["苹果", "发布", "了", "产品"]
@@ -15,14 +16,11 @@ CAUSAL = torch.ones(4, 4).tril().bool()
 
 
 @pytest.fixture
-def outputs(monkeypatch):
+def outputs(explored):
     """The HTML of explore's two outputs, as a page shows them: the picture, and what comes after it."""
     def of(*given, **named):
-        shown = []
-        monkeypatch.setattr(explorer, "present", lambda *parts: shown.extend(parts))
-        explore(*given, **named)
-        picture, _, live = shown
-        return f'<div><img src="data:image/png;base64,{picture["image/png"]}"></div>', f'<div>{live["text/html"]}</div>'
+        picture, _, page = explored(*given, **named)
+        return f'<div><img src="data:image/png;base64,{picture["image/png"]}"></div>', f'<div>{page}</div>'
     return of
 
 
@@ -188,7 +186,7 @@ def test_a_picture_that_comes_late_and_one_behind_another_address_will_do(output
 
 
 def test_numbers_in_the_page_do_where_the_picture_is_in_another_frame(outputs, opened, monkeypatch):
-    monkeypatch.setitem(explorer.sys.modules, "google.colab", object())
+    monkeypatch.setitem(sys.modules, "google.colab", object())
     page = opened(outputs(torch.eye(2), ['"chat" & <noir>', "b"])[1])
     assert page.locator("tbody th").all_inner_texts() == ['"chat" & <noir>', "b"]
 
