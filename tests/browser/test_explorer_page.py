@@ -50,7 +50,7 @@ def status(page, i=0):
 
 
 def set_temperature(page, value):
-    page.locator("input[type=range]").evaluate("(input, at) => { input.value = at; input.dispatchEvent(new Event('input')); }", math.log10(value))
+    page.locator("input[type=range]").evaluate("(input, at) => { input.value = at; input.dispatchEvent(new Event('input')); }", math.log2(value))
 
 
 # ------------------------------------------------------------------ the numbers
