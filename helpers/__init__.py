@@ -9,7 +9,7 @@ from helpers.figures import draw_heatmaps, plot, show, show_heatmaps
 from helpers.graphs import show_graphs
 from helpers.head_pictures import show_by_head
 from helpers.knobs import knob
-from helpers.multihead import MultiHeadAttention, fused_attention, mask_for_heads, transpose_output, transpose_qkv
+from helpers.multihead import MultiHeadAttention, fused_attention, softmax_in_place, transpose_output, transpose_qkv
 from helpers.order import OrderModel
 from helpers.patterns import block_score, diagonal_score, pattern_scores, vertical_score
 from helpers.positions import (ALiBiAttention, LearnedPositionalEncoding, PositionalEncoding, RotaryAttention,

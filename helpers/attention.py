@@ -116,9 +116,11 @@ class AdditiveAttention(Attention):
 guard_sizes(Attention, AdditiveAttention)
 
 
-def check_qkv(queries, keys, values, mask=None):
-    """Refuse queries, keys and values that do not belong together, by name, and a Boolean mask that does not fit them."""
+def check_qkv(queries, keys, values):
+    """Refuse queries, keys and values that do not belong together, by name."""
     for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
+        if tensor is queries and name != "queries":                      # self-attention
+            continue
         if not isinstance(tensor, torch.Tensor) or tensor.ndim not in (3, 4):
             raise ValueError(f"{name} must be a tensor (batch, {name}, width), with an axis for heads behind batch or "
                              f"without; got {what(tensor)}")
@@ -133,15 +135,6 @@ def check_qkv(queries, keys, values, mask=None):
     if values.shape[-2] != keys.shape[-2]:
         raise ValueError(f"every key needs a value: {keys.shape[-2]} keys {tuple(keys.shape)}, "
                          f"{values.shape[-2]} values {tuple(values.shape)}")
-    if mask is None:
-        return
-    scores = (*queries.shape[:-1], keys.shape[-2])
-    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.ndim != len(scores) or any(
-            got not in (1, want) for got, want in zip(mask.shape, scores)):
-        raise ValueError(f"mask must be Boolean, True = may attend, and of the scores' shape {scores} (1 where an axis does "
-                         f"not matter); got {what(mask)}")
-    if mask.device != queries.device:
-        raise ValueError(f"mask is on {mask.device}, queries on {queries.device}: move both to one device")
 
 
 def check_width(name, tensor, width, source):
@@ -183,7 +176,7 @@ def check_masks(scores, valid_lens, mask):
         if tuple(lens.shape) not in ((batch,), (batch, queries)):
             raise ValueError(f"valid_lens must be (batch,) = ({batch},) or (batch, queries) = ({batch}, {queries}); "
                              f"got {what(lens)}")
-        if lens.is_complex() or holds(lens, lambda lens: (lens < 0) | (lens != lens.floor())):
+        if lens.is_complex() or holds(lens, lambda lens: (lens < 0) | (lens != lens.floor()) if lens.is_floating_point() else lens < 0):
             raise ValueError(f"valid_lens counts keys: whole numbers from 0; got {lens.tolist()}")
     if mask is not None:
         mask = _as_tensor("mask", mask, scores)

@@ -90,10 +90,19 @@ def _items(name, values):
 
 def holds(tensor, wrong):
     """Whether some number of the tensor is wrong, as far as it can be read without waiting for a GPU or stopping a compiler."""
+    return _read(lambda: wrong(tensor).any(), tensor)
+
+
+def all_true(tensor):
+    """Whether all of a Boolean tensor is True and can be read without waiting for a GPU or stopping a compiler."""
+    return _read(tensor.all, tensor)
+
+
+def _read(condition, tensor):
     if tensor.device.type != "cpu" or torch.compiler.is_compiling() or torch.jit.is_tracing():
         return False
     try:
-        return bool(wrong(tensor).any())
+        return bool(condition())
     except RuntimeError:                                                 # a tensor without numbers: fake, or inside vmap
         return False
 

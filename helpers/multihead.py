@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers.attention import DotProductAttention, attend_mask, check_qkv, check_width
-from helpers.guards import check_number, check_sizes, guard, guard_sizes, what
+from helpers.attention import DotProductAttention, attend_mask, check_qkv, check_width, masked_softmax
+from helpers.guards import all_true, check_number, check_sizes, guard_sizes, what
 
 
 def transpose_qkv(X, num_heads):
@@ -37,8 +37,8 @@ class MultiHeadAttention(nn.Module):
     forward: queries (batch, queries, query_size), keys (batch, keys, key_size), values
     (batch, keys, value_size); valid_lens and mask as in attend_mask. Returns (batch, queries,
     num_hiddens). Afterwards attention_weights holds (batch, heads, queries, keys), before
-    dropout, detached. With need_weights=False a fused kernel computes the same without storing
-    them, and attention_weights is None. Raises ValueError for shapes that do not fit.
+    dropout, detached. With need_weights=False it is None, and a fused kernel computes the same
+    output without storing them. Raises ValueError for shapes that do not fit.
     Vaswani et al. 2017, section 3.2.2.
     """
     def __init__(self, key_size, query_size, value_size, num_hiddens, num_heads, dropout,
@@ -54,68 +54,97 @@ class MultiHeadAttention(nn.Module):
         self.attention_weights = None
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None, need_weights=True):
-        check_inputs(self, queries, keys, values, need_weights)
+        check_inputs(self, queries, keys, values)
+        queries, keys, values = self.project(queries, keys, values)
+        # The fused kernel knows the plain dot product only, and hands out no weights.
+        plain = type(self.attention) is DotProductAttention
+        attend = self.fused if plain and not need_weights else self.explicit
+        output = attend(queries, keys, values, valid_lens, mask)
+        if not need_weights:
+            self.attention_weights = None
+        return self.W_o(output)                         # (batch, queries, num_hiddens)
+
+    def project(self, queries, keys, values):
+        layers = self.W_q, self.W_k, self.W_v
+        if not (queries is keys is values and all(map(is_plain, layers))):
+            return self.W_q(queries), self.W_k(keys), self.W_v(values)
+        # Self-attention: one product for all three.
+        weight = torch.cat([W.weight for W in layers])  # (3 * num_hiddens, query_size)
+        bias = None if self.W_q.bias is None else torch.cat([W.bias for W in layers])
+        return F.linear(queries, weight, bias).chunk(3, dim=-1)      # each (batch, n, num_hiddens)
+
+    def explicit(self, queries, keys, values, valid_lens, mask):
         h = self.num_heads
-        mask = mask_for_heads(queries, keys, h, valid_lens, mask)
-        queries = transpose_qkv(self.W_q(queries), h)   # (batch * heads, queries, width)
-        keys = transpose_qkv(self.W_k(keys), h)         # (batch * heads, keys, width)
-        values = transpose_qkv(self.W_v(values), h)     # (batch * heads, keys, width)
-        if need_weights:
-            output = self.attention(queries, keys, values, mask=mask)
-            self.attention_weights = self.attention.attention_weights.unflatten(0, (-1, h))
-        else:
-            dropout = self.attention.dropout.p if self.training else 0.0
-            output = fused_attention(queries, keys, values, mask, dropout)
-            self.attention_weights = self.attention.attention_weights = None
-        return self.W_o(transpose_output(output, h))    # (batch, queries, num_hiddens)
+        queries = transpose_qkv(queries, h)             # (batch * heads, queries, width)
+        keys = transpose_qkv(keys, h)                   # (batch * heads, keys, width)
+        values = transpose_qkv(values, h)               # (batch * heads, keys, width)
+        scores = self.attention.score(queries, keys).unflatten(0, (-1, h))
+        # Nobody else has the scores of the plain dot product, so they may be overwritten.
+        plain = type(self.attention) is DotProductAttention
+        softmax = softmax_in_place if plain else masked_softmax
+        weights = softmax(scores, valid_lens, mask)
+        self.attention_weights = weights.detach()       # (batch, heads, queries, keys)
+        output = self.attention.dropout(weights).flatten(0, 1) @ values
+        return transpose_output(output, h)              # (batch, queries, num_hiddens)
+
+    def fused(self, queries, keys, values, valid_lens, mask):
+        queries, keys, values = (X.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+                                 for X in (queries, keys, values))   # (batch, heads, n, width)
+        dropout = self.attention.dropout.p if self.training else 0.0
+        output = fused_attention(queries, keys, values, valid_lens, mask, dropout)
+        return output.transpose(1, 2).flatten(2)        # (batch, queries, num_hiddens)
 
 
-def mask_for_heads(queries, keys, num_heads, valid_lens, mask):
-    """One mask for each head of each example; valid_lens and mask as in attend_mask.
+def softmax_in_place(scores, valid_lens=None, mask=None):
+    """masked_softmax, but the scores are overwritten: two passes over memory less."""
+    allowed = attend_mask(scores, valid_lens, mask)
+    if allowed is None:
+        return F.softmax(scores, dim=-1)
+    with torch.no_grad():          # where the weight is 0 the softmax gives gradient 0 by itself
+        scores.masked_fill_(~allowed, torch.finfo(scores.dtype).min)
+    weights = F.softmax(scores, dim=-1)
+    some = allowed.any(dim=-1, keepdim=True)            # rows that may attend to some key
+    return weights if all_true(some) else weights.masked_fill(~some, 0)
 
-    Returns (batch * heads, 1 or queries, keys), or None where all may be attended to. The
-    heads of an example come one after the other, as transpose_qkv puts them.
+
+def fused_attention(queries, keys, values, valid_lens=None, mask=None, dropout=0.0):
+    """Scaled dot-product attention by PyTorch's fused kernel, which keeps no weights.
+
+    queries, keys, values: (batch, n, width), with an axis for heads behind batch or without;
+    valid_lens and mask as in attend_mask. Returns queries' shape with the width of values.
     """
-    shape = (len(queries), num_heads, queries.shape[1], keys.shape[1])
+    check_fused(queries, keys, values, dropout)
+    if valid_lens is None and mask is None:
+        return F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout)
+    shape = (*queries.shape[:-1], keys.shape[-2])
     scores = queries.new_empty(1).expand(shape)         # only their shape counts: no memory
     allowed = attend_mask(scores, valid_lens, mask)     # each axis but the keys may be 1
-    if allowed is None:
-        return None
-    return allowed.expand(*shape[:2], -1, -1).flatten(0, 1)
+    some = allowed.any(dim=-1, keepdim=True)            # rows that may attend to some key
+    if all_true(some):
+        return F.scaled_dot_product_attention(queries, keys, values, allowed, dropout)
+    output = F.scaled_dot_product_attention(queries, keys, values, allowed | ~some, dropout)
+    return output.masked_fill(~some, 0)
 
 
-def fused_attention(queries, keys, values, mask=None, dropout=0.0):
-    """Scaled dot-product attention by PyTorch's fused kernel. mask: True = may attend."""
-    if mask is None:
-        return F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout)
-    empty = ~mask.any(dim=-1, keepdim=True)             # rows that may attend to nothing
-    output = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask | empty,
-                                            dropout_p=dropout)
-    return output.masked_fill(empty, 0)
+guard_sizes(MultiHeadAttention)
 
 
-def _check_for_heads(queries, keys, num_heads, **masks):                 # attend_mask checks these
-    check_qkv(queries, keys, keys)
-    check_sizes(num_heads=num_heads)
-
-
-def _check_fused(queries, keys, values, mask, dropout):
-    check_qkv(queries, keys, values, mask)
+def check_fused(queries, keys, values, dropout):
+    """Refuse, by name, what the kernel would refuse in words of its own, or not at all."""
+    check_qkv(queries, keys, values)
     check_width("keys", keys, queries.shape[-1], "the queries' width")
     check_number(0, 1, dropout=dropout)
 
 
-guard_sizes(MultiHeadAttention)
-mask_for_heads = guard(mask_for_heads, _check_for_heads)
-fused_attention = guard(fused_attention, _check_fused)
+def is_plain(layer):
+    """Whether calling this layer does what nn.Linear does and no more: no hooks, no parts of it elsewhere."""
+    hooks = (layer._forward_pre_hooks, layer._forward_hooks, layer._backward_pre_hooks, layer._backward_hooks)
+    return type(layer) is nn.Linear and type(layer.weight) is nn.Parameter and not any(hooks)
 
 
-def check_inputs(module, queries, keys, values, need_weights):
+def check_inputs(module, queries, keys, values):
     """Refuse, by name, what does not fit together or does not fit this module."""
     check_qkv(queries, keys, values)
-    if not need_weights and type(module.attention) is not DotProductAttention:
-        raise ValueError("need_weights must be True with an attention of another kind: the fused kernel computes the plain "
-                         f"dot product only, not {type(module.attention).__name__}")
     if queries.ndim != 3:
         raise ValueError(f"queries must be (batch, queries, query_size), without an axis for heads; got shape "
                          f"{tuple(queries.shape)}")

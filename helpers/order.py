@@ -91,7 +91,7 @@ class OrderModel(nn.Module):
         X = self.positions(self.embedding(ids))             # (batch, n, num_hiddens)
         n = X.shape[1]
         mask = torch.ones(1, n, n, device=X.device).tril().bool() if self.causal else None
-        X = X + self.attention(X, X, X, mask=mask)
+        X = X + self.attention(X, X, X, mask=mask, need_weights=not self.training)
         X = X + self.feed_forward(X)
         return self.output(X.mean(dim=1) if self.pooled else X)
 

@@ -95,8 +95,8 @@ class Answerer(nn.Module):
     """Embeddings, learned positions, one layer of attention, one linear map for all answers.
 
     No residual connection and no feed-forward network: what an answer needs must come through
-    the attention. attention: a module called with queries, keys, values, each (batch, n,
-    num_hiddens). An answer is a word of the task's first field.
+    the attention. attention: a MultiHeadAttention, or a module that is called like one;
+    its weights are kept in eval mode only. An answer is a word of the task's first field.
 
     forward: tokens (batch, n, fields). Returns logits (batch, n, questions, words).
     """
@@ -112,7 +112,7 @@ class Answerer(nn.Module):
     def forward(self, tokens):
         X = sum(embed(tokens[..., i]) for i, embed in enumerate(self.fields))
         X = X + self.positions                              # (batch, n, num_hiddens)
-        Y = self.attention(X, X, X)                         # (batch, n, num_hiddens)
+        Y = self.attention(X, X, X, need_weights=not self.training)   # (batch, n, num_hiddens)
         return self.output(Y).unflatten(-1, (self.questions, -1))
 
 

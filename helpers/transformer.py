@@ -23,7 +23,7 @@ class TransformerBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, X, valid_lens=None):
-        Y = self.attention(X, X, X, valid_lens)             # (batch, n, num_hiddens)
+        Y = self.attention(X, X, X, valid_lens, need_weights=not self.training)
         X = self.norm1(X + self.dropout(Y))                 # add, then norm
         Y = self.ffn(X)                                     # (batch, n, num_hiddens)
         return self.norm2(X + self.dropout(Y))
@@ -34,8 +34,8 @@ class MiniLM(nn.Module):
 
     forward: ids (batch, n), at most max_len tokens; valid_lens as in attend_mask. Returns the
     states, a list of (batch, n, num_hiddens): that of the input, then one after each block.
-    Afterwards attention_weights holds (batch, layers, heads, n, n). Raises ValueError for ids
-    or lengths that do not fit. Devlin et al. 2019, section 3.
+    In eval mode attention_weights then holds (batch, layers, heads, n, n). Raises ValueError for
+    ids or lengths that do not fit. Devlin et al. 2019, section 3.
     """
     def __init__(self, vocab_size=30522, num_hiddens=384, num_heads=12, num_layers=6,
                  ffn_num_hiddens=1536, max_len=512, dropout=0.1):

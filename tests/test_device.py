@@ -18,8 +18,8 @@ from torch.utils._pytree import tree_leaves
 import helpers
 from helpers import (Answerer, DotProductAttention, MiniLM, MultiHeadAttention, OrderModel, SenseModel, TransformerBlock, Translator,
                      block_score, checks, costs, draw_all_heads, draw_heatmaps, fused_attention, grade_answers,
-                     grade_translations, look_shares, mask_for_heads, pattern_scores, peak_bytes, position_angles, read_sentences,
-                     rotate, seconds, train, training, translate, translation_loss, try_gpu)
+                     grade_translations, look_shares, pattern_scores, peak_bytes, position_angles, read_sentences,
+                     rotate, seconds, softmax_in_place, train, training, translate, translation_loss, try_gpu)
 from helpers.order import ENCODINGS, TASKS, accuracy, batches, order_loss
 from helpers.queues import QUEUE, SENTENCES, answer_loss, task_batches
 from helpers.senses import TOKENS, make_sentences, read_nouns, sense_batches, sense_loss
@@ -109,12 +109,11 @@ def test_positions():
             assert is_on("cuda", rotate(empty(2, 3, 4)))
 
 
-def test_masks_of_heads():
+def test_both_ways_of_multi_head_attention_with_masks_from_elsewhere():
     with fake_cuda():
         X = empty(2, 3, 4)
         for lens, mask in (([1, 2], None), (torch.tensor([1, 2]), torch.ones(2, 3, dtype=torch.bool))):   # on the CPU, as often
-            allowed = mask_for_heads(X, X, 2, lens, mask)
-            assert is_on("cuda", allowed, fused_attention(empty(4, 3, 2), empty(4, 3, 2), empty(4, 3, 2), allowed))
+            assert is_on("cuda", fused_attention(X, X, X, lens, mask), softmax_in_place(empty(2, 3, 3), lens, mask))
 
 
 @pytest.mark.parametrize("attention", [None, DotProductAttention])

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from helpers import (AdditiveAttention, DotProductAttention, MultiHeadAttention, block_score, diagonal_score, pattern_scores, train, transpose_output,
-                     transpose_qkv, vertical_score)
+from helpers import (AdditiveAttention, DotProductAttention, MultiHeadAttention, attend_mask, block_score, diagonal_score, pattern_scores,
+                     peak_bytes, train, transpose_output, transpose_qkv, vertical_score)
 from helpers.queues import (NOT_ASKED, QUEUE, SENTENCES, Answerer, answer_loss, answers, grade_answers, look_shares, task_batches,
                             without_head)
 
@@ -360,10 +361,114 @@ def test_the_picture_by_head_says_where_the_numbers_went(capsys):
     assert "values 0 1 / 2 3 / 4 5" in capsys.readouterr().out
 
 
+# ------------------------------------------------------------------ two ways, one result
 def test_the_fused_kernel_does_not_stand_in_for_another_score():
     m = MultiHeadAttention(8, 8, 8, 8, 2, 0.0)
     m.attention = AdditiveAttention(4, 4, 4, 0.0)
     X = torch.randn(1, 3, 8)
-    assert m(X, X, X).shape == (1, 3, 8)
-    with pytest.raises(ValueError, match="need_weights.*AdditiveAttention"):
-        m(X, X, X, need_weights=False)
+    output = m(X, X, X)
+    assert m.attention_weights.shape == (1, 2, 3, 3)
+    same(m(X, X, X, need_weights=False), output)
+    assert m.attention_weights is None
+
+
+MASKS = {"none": {}, "lengths": dict(valid_lens=torch.tensor([2, 5, 0])), "lengths of queries": dict(valid_lens=torch.arange(15).reshape(3, 5) % 6),
+         "keys": dict(mask=torch.tensor([[1, 0, 1, 1, 0]] * 3)), "causal": dict(mask=torch.ones(1, 5, 5).tril().bool()),
+         "heads": dict(mask=(torch.arange(300).reshape(3, 4, 5, 5) % 3 > 0)),
+         "both": dict(valid_lens=torch.tensor([2, 5, 1]), mask=torch.ones(1, 5, 5).tril().bool())}
+
+
+@pytest.mark.parametrize("self_attention", [True, False])
+@pytest.mark.parametrize("kind", MASKS)
+def test_both_ways_have_the_same_gradients(kind, self_attention):
+    """For the input and every parameter, and those of one head after the other, in float64 by autograd alone."""
+    module, X, other, *_ = case(7, keys=5, bias=True)
+
+    def gradients(call):
+        module.zero_grad()
+        inputs = [x.clone().requires_grad_() for x in (X, other)]
+        Q, K = inputs[0], inputs[0] if self_attention else inputs[1]
+        (call(Q, K) * torch.linspace(-1, 1, 24)).sum().backward()
+        return [x.grad for x in inputs[:1 if self_attention else 2]] + [weight.grad.clone() for weight in module.parameters()]
+
+    def head_by_head(Q, K):
+        allowed = attend_mask(torch.zeros(3, 4, 5, 5), **MASKS[kind])
+        allowed = torch.ones(3, 4, 5, 5, dtype=torch.bool) if allowed is None else allowed.expand(3, 4, 5, 5)
+        outputs = []
+        for h in range(4):
+            q, k, v = (W(x)[..., 6 * h:6 * h + 6] for W, x in ((module.W_q, Q), (module.W_k, K), (module.W_v, K)))
+            powers = torch.exp(q @ k.mT / 6**0.5) * allowed[:, h]
+            outputs.append(powers @ v / powers.sum(-1, keepdim=True).clamp(min=1e-30))
+        return module.W_o(torch.cat(outputs, dim=-1))
+
+    want = gradients(head_by_head)
+    for need_weights in (True, False):
+        for got, expected in zip(gradients(lambda Q, K: module(Q, K, K, **MASKS[kind], need_weights=need_weights)), want, strict=True):
+            same(got, expected, atol=2e-6)
+
+
+def products(call):
+    """How many matrix products call() makes outside the fused kernel."""
+    class Count(TorchDispatchMode):
+        made = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            Count.made += function._opname in ("mm", "addmm")
+            return function(*args, **(kwargs or {}))
+    with Count(), torch.no_grad():
+        call()
+    return Count.made
+
+
+@PATHS
+@pytest.mark.parametrize("bias", [False, True])
+def test_self_attention_projects_with_one_product(need_weights, bias):
+    module, X, other, *_ = case(8, keys=5, bias=bias)
+    assert products(lambda: module(X, X, X, need_weights=need_weights)) == 2          # and W_o
+    assert products(lambda: module(X, other, other, need_weights=need_weights)) == 4
+
+
+@PATHS
+def test_a_layer_that_does_more_than_its_product_is_called(need_weights):
+    """A hook, a parametrization, another class in its place: as adapters, pruning and tensor parallelism do it."""
+    module, X, *_ = case(9)
+    plain = module(X, X, X, need_weights=need_weights)
+    hook = module.W_k.register_forward_hook(lambda layer, args, output: 2 * output)
+    hooked = module(X, X, X, need_weights=need_weights)
+    hook.remove()
+    with torch.no_grad():
+        module.W_k.weight.mul_(2)
+    same(hooked, module(X, X, X, need_weights=need_weights))
+    assert (hooked - plain).abs().max() > 1e-3
+    with torch.no_grad():
+        module.W_k.weight.div_(2)
+    module.W_v.__class__ = type("Doubled", (nn.Linear,), {"forward": lambda self, X: 2 * nn.Linear.forward(self, X)})
+    same(module(X, X, X, need_weights=need_weights), 2 * plain)
+    module.W_v.__class__ = nn.Linear
+    nn.utils.parametrizations.weight_norm(module.W_q)
+    module.W_q.parametrizations.weight.original0.data.mul_(3)
+    assert (module(X, X, X, need_weights=need_weights) - plain).abs().max() > 1e-3
+
+
+def test_scores_that_somebody_keeps_are_not_overwritten():
+    class Fixed(DotProductAttention):
+        def score(self, queries, keys):
+            return self.table
+    module, X, *_ = case(10)
+    module.attention = Fixed(0.0)
+    module.attention.table = table = torch.randn(12, 5, 5)
+    kept = table.clone()
+    module(X, X, X, torch.tensor([2, 3, 1]))
+    assert torch.equal(table, kept)
+
+
+@pytest.mark.parametrize("kind", ["none", "lengths", "keys"])
+def test_without_weights_memory_grows_with_n_and_with_them_with_its_square(kind):
+    module = MultiHeadAttention(16, 16, 16, 16, 4, 0.0)
+
+    def peak(n, need_weights):
+        X = torch.zeros(2, n, 16)
+        masks = {"none": {}, "lengths": dict(valid_lens=torch.tensor([n, n // 2])), "keys": dict(mask=torch.ones(2, n) > 0)}[kind]
+        return peak_bytes(lambda: module(X, X, X, **masks, need_weights=need_weights))
+    assert peak(2048, False) < 2.05 * peak(1024, False)
+    assert peak(2048, True) > 3.5 * peak(1024, True)
