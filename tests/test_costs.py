@@ -288,6 +288,19 @@ def test_exponents_stand_in_the_legend_and_not_in_the_description(capsys):
     assert '"RNN": 3 values' in texts[0] and "seconds" in texts[0] and "measured" not in texts[0] and "not in a legend" not in texts[0]
 
 
+def test_attention_of_the_benchmark_that_keeps_its_memory_is_attention_and_makes_no_squares(monkeypatch):
+    monkeypatch.setattr(growth, "WIDTH", 8)
+    device, weights = torch.device("cpu"), torch.eye(8).repeat(4, 1, 1) * math.sqrt(8)
+    monkeypatch.setattr(torch, "randn", lambda *shape, device: weights.clone() if shape[0] == 4 else torch.rand(shape))
+    layers = growth.with_memory_kept(four_layers(8, device), device)(100)
+    kept, X = layers[growth.KEPT]
+    assert list(layers) == [*growth.THEORY, growth.KEPT]
+    with torch.no_grad():
+        for X in (X, 2 * X):                                             # nothing is left over from the call before
+            assert torch.allclose(kept(X), attend(X, X, X), atol=1e-5)
+    assert peak_bytes(kept, X) < 4 * 100**2
+
+
 def test_benchmark_tables_hold_what_was_measured():
     lengths = [1024, 2048, 4096]
     n = torch.tensor(lengths, dtype=torch.float64)
