@@ -1,7 +1,8 @@
 """What the lessons import: the #@save classes, figures, toy data, the training loop and exercise checks."""
 from helpers.all_heads import draw_all_heads, show_all_heads
 from helpers.attention import AdditiveAttention, Attention, DotProductAttention, attend_mask, masked_softmax
-from helpers.costs import count_flops, dependence, longest_chain, path_length, peak_bytes, seconds, show_growth
+from helpers.costs import (count_flops, dependence, fit_exponents, four_layers, longest_chain, measure_growth, path_length,
+                           peak_bytes, seconds, show_growth, show_times)
 from helpers.descriptions import describe
 from helpers.device import try_gpu
 from helpers.explorer import explore

@@ -14,10 +14,10 @@ import helpers
 from helpers import (AdditiveAttention, ALiBiAttention, Answerer, Attention, DotProductAttention, Encoder, LearnedPositionalEncoding,
                      MiniLM, MultiHeadAttention, OrderModel, PositionalEncoding, RotaryAttention, SelfAttention, SenseModel,
                      TransformerBlock, Translator, alibi_slopes, attend_mask, block_score, count_flops, course, dependence, describe,
-                     diagonal_score, draw_all_heads, draw_heatmaps, fused_attention, grade_answers, grade_translations,
-                     longest_chain, look_shares, masked_softmax, parameter_names, path_length, pattern_scores,
-                     peak_bytes, plot, position_angles, read_sentences, rotate, seconds, show, show_all_heads, show_by_head, softmax_in_place,
-                     show_graphs, show_growth, show_heatmaps,
+                     diagonal_score, draw_all_heads, draw_heatmaps, fit_exponents, four_layers, fused_attention, grade_answers,
+                     grade_translations, longest_chain, look_shares, masked_softmax, measure_growth, parameter_names,
+                     path_length, pattern_scores, peak_bytes, plot, position_angles, read_sentences, rotate, seconds, show,
+                     show_all_heads, show_by_head, show_graphs, show_growth, show_heatmaps, show_times, softmax_in_place,
                      train, transpose_output, transpose_qkv, translate, translation_loss, try_gpu, vertical_score,
                      without_head)
 from helpers.explorer import explore
@@ -92,6 +92,10 @@ def answerer():
 class NoTokenizer:
     """Has what read_sentences asks for, and fills nothing up."""
     encode_batch, padding = None, None
+
+
+def relu_at(n):
+    return {"relu": (torch.relu, ones(n))}
 
 
 def small_encoder():
@@ -292,6 +296,34 @@ BAD = [
     ("seconds: the result instead of the function", lambda: seconds(X @ X.mT), ["function", "(2, 3, 3)"]),
     ("seconds: no repeats", lambda: seconds(torch.relu, X, repeats=0), ["repeats", "0"]),
     ("peak_bytes: the result instead of the function", lambda: peak_bytes(X), ["function", "(2, 3, 4)"]),
+    ("four_layers: no width", lambda: four_layers(0, torch.device("cpu")), ["d", "at least 1", "0"]),
+    ("four_layers: a device that there is not", lambda: four_layers(4, "gpu"), ["device", "try_gpu()", "'gpu'"]),
+    ("measure_growth: layers instead of a function", lambda: measure_growth({"a": (torch.relu, X)}, [1]), ["layers_at", "dict"]),
+    ("measure_growth: no lengths", lambda: measure_growth(relu_at, []), ["lengths", "at least 1", "[]"]),
+    ("measure_growth: one length", lambda: measure_growth(relu_at, 8), ["lengths", "list", "8"]),
+    ("measure_growth: a fraction", lambda: measure_growth(relu_at, [1, 2.5]), ["lengths", "whole", "2.5"]),
+    ("measure_growth: lengths from 0", lambda: measure_growth(relu_at, [0, 1]), ["lengths", "[0, 1]"]),
+    ("measure_growth: lengths that fall", lambda: measure_growth(relu_at, [2, 1]), ["lengths", "longer", "[2, 1]"]),
+    ("measure_growth: no rounds", lambda: measure_growth(relu_at, [1], rounds=0), ["rounds", "0"]),
+    ("measure_growth: no repeats", lambda: measure_growth(relu_at, [1], repeats=0), ["repeats", "0"]),
+    ("measure_growth: a list of layers", lambda: measure_growth(lambda n: [torch.relu], [4]), ["layers_at(4)", "{name:", "list"]),
+    ("measure_growth: no layers", lambda: measure_growth(lambda n: {}, [4]), ["layers_at(4)", "at least one"]),
+    ("measure_growth: a layer without a tuple", lambda: measure_growth(lambda n: {"a": torch.relu}, [4]), ["layers_at(4)", "'a'", "inputs"]),
+    ("measure_growth: the result", lambda: measure_growth(lambda n: {"a": (ones(n),)}, [4]), ["layers_at(4)", "'a'", "function"]),
+    ("measure_growth: other layers at another length", lambda: measure_growth(lambda n: {f"a{n}": (ones, n)}, [4, 5]),
+     ["layers_at", "['a4']", "n = 5", "['a5']"]),
+    ("fit_exponents: two lengths", lambda: fit_exponents([1, 2], ones(2)), ["lengths", "at least 3", "[1, 2]"]),
+    ("fit_exponents: the same length twice", lambda: fit_exponents([1, 2, 2], ones(3)), ["lengths", "longer", "[1, 2, 2]"]),
+    ("fit_exponents: a list of times", lambda: fit_exponents([1, 2, 4], [1.0, 2.0, 4.0]), ["times", "tensor", "list"]),
+    ("fit_exponents: a time too few", lambda: fit_exponents([1, 2, 4], ones(5, 2)), ["times", "3 lengths", "(5, 2)"]),
+    ("fit_exponents: transposed", lambda: fit_exponents([1, 2, 4], ones(3, 5)), ["times", "(rounds, lengths)", "(3, 5)"]),
+    ("fit_exponents: no round", lambda: fit_exponents([1, 2, 4], ones(0, 3)), ["times", "(0, 3)"]),
+    ("fit_exponents: a time of 0", lambda: fit_exponents([1, 2, 4], torch.arange(3)), ["times", "0", "above 0"]),
+    ("fit_exponents: a missing time", lambda: fit_exponents([1, 2, 4], ones(3) * NAN), ["times", "3 values", "nan"]),
+    ("show_times: no times", lambda: show_times([1, 2, 4], {}, {}), ["times", "{}"]),
+    ("show_times: without rounds", lambda: show_times([1, 2, 4], {"a": ones(3)}, {"a": 1}), ["'a'", "(rounds, lengths)", "(3,)"]),
+    ("show_times: no theory", lambda: show_times([1, 2, 4], {"a": ones(1, 3)}, {}), ["theory", "['a']", "{}"]),
+    ("show_times: theory in words", lambda: show_times([1, 2, 4], {"a": ones(1, 3)}, {"a": "n"}), ["theory", "'a'", "'n'"]),
     ("show_growth: no curves", lambda: show_growth([1, 2], {}, "FLOPs"), ["curves", "{}"]),
     ("show_growth: a list of curves", lambda: show_growth([1, 2], [[1, 2]], "FLOPs"), ["curves", "[[1, 2]]"]),
     ("show_growth: a value too few", lambda: show_growth([1, 2], {"RNN": [1]}, "FLOPs"), ["'RNN'", "1", "2"]),

@@ -2,14 +2,17 @@
 import math
 import time
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers import count_flops, dependence, describe, longest_chain, path_length, peak_bytes, seconds, show_growth
+from benchmarks import growth
+from helpers import (costs, count_flops, dependence, describe, fit_exponents, four_layers, longest_chain, measure_growth, path_length,
+                     peak_bytes, seconds, show_growth, show_times)
 from helpers.checks import costs as check
-from helpers.costs import draw_growth
+from helpers.costs import draw_growth, draw_times, spread
 from helpers.graphs import draw_graphs, layer_graphs, shortest_path
 
 
@@ -162,6 +165,76 @@ def test_seconds_warms_up_once_and_takes_the_shortest(monkeypatch):
     assert calls == [False] * 4
 
 
+@pytest.mark.parametrize("n, d", [(1, 2), (9, 4), (200, 8)])
+def test_the_four_layers_are_what_they_are_called(n, d):
+    layers_at = four_layers(d, torch.device("cpu"))
+    layers = layers_at(n)
+    assert list(layers) == ["convolution", "RNN", "explicit attention", "fused attention"]
+    with torch.no_grad():
+        explicit, X = layers["explicit attention"]
+        fused, _ = layers["fused attention"]
+        assert X.shape == explicit(X).shape == (n, d)
+        assert torch.allclose(explicit(X), fused(X), atol=1e-5)          # the same weights, so the same output
+        for name in ("convolution", "RNN"):
+            layer, given = layers[name]
+            assert isinstance(layer, {"convolution": nn.Conv1d, "RNN": nn.RNN}[name]) and layer is layers_at(n + 1)[name][0]
+            assert torch.equal(given, X.T[None] if name == "convolution" else X[None])
+    assert count_flops(explicit, X) == 4 * n**2 * d + 8 * n * d**2
+    assert count_flops(*layers["convolution"]) == 6 * n * d**2 and count_flops(*layers["RNN"]) == 4 * n * d**2
+
+
+def test_explicit_attention_keeps_squares_and_fused_does_not():
+    layers_at = four_layers(8, torch.device("cpu"))
+    for name, power in (("explicit attention", 2), ("fused attention", 1)):
+        peaks = torch.tensor([peak_bytes(*layers_at(n)[name]) for n in (512, 1024, 2048, 4096)])
+        assert fit_exponents([512, 1024, 2048, 4096], peaks).item() == pytest.approx(power, abs=0.01)
+
+
+def test_growth_is_measured_in_rounds_of_all_layers_at_all_lengths(monkeypatch):
+    calls = []
+
+    def clock(function, *inputs, repeats):
+        calls.append((function, *inputs, repeats))
+        return len(calls)
+
+    monkeypatch.setattr(costs, "seconds", clock)
+    times = measure_growth(lambda n: {"one": (abs, n), "two": (pow, n, n)}, [3, 5], rounds=2, repeats=4)
+    assert calls == [(abs, 3, 4), (pow, 3, 3, 4), (abs, 5, 4), (pow, 5, 5, 4)] * 2       # inputs go along: a GPU is waited for
+    assert {name: rounds.tolist() for name, rounds in times.items()} == {"one": [[1, 3], [5, 7]], "two": [[2, 4], [6, 8]]}
+
+
+@pytest.mark.parametrize("power", [0, 0.5, 1, 2])
+@pytest.mark.parametrize("lengths", [[64, 128, 256, 512, 1024, 2048], [1, 2, 3], [10, 11, 40, 1000, 1001]])
+def test_fit_of_a_power_is_that_power(power, lengths):
+    n = torch.tensor(lengths, dtype=torch.float64)
+    fitted = fit_exponents(lengths, torch.stack([3e-6 * n**power, 7 * n**power]))
+    assert fitted.tolist() == pytest.approx([power, power], abs=1e-12)
+    assert fit_exponents(lengths, n**power).shape == ()                  # one curve, one exponent
+
+
+def test_fit_is_least_squares_and_noise_stays_within_the_spread():
+    lengths, random = [64, 128, 256, 512, 1024, 2048], torch.Generator().manual_seed(3)
+    n = torch.tensor(lengths, dtype=torch.float64)
+    times = 1e-8 * n**2 * (1 + 0.05 * torch.randn(20, 6, generator=random, dtype=torch.float64))
+    fitted = fit_exponents(lengths, times)
+    assert fitted.tolist() == pytest.approx([np.polyfit(np.log(lengths[3:]), np.log(row[3:]), 1)[0] for row in times.numpy()])
+    assert fitted.min() < 2 < fitted.max() and fitted.max() - fitted.min() < 0.3
+    assert spread(torch.tensor([3.0, 1.0, 1.25])) == "1.25 (1.00 to 3.00)" and spread(torch.tensor([3.0, 1.0]), 0) == "2 (1 to 3)"
+
+
+def test_fit_takes_the_longer_half_because_the_rest_is_overhead():
+    lengths = [64, 128, 256, 512, 1024, 2048, 4096]
+    n = torch.tensor(lengths, dtype=torch.float64)
+    for count in (6, 7):                                                 # of seven, the middle one counts
+        times = n[:count]**2
+        times[:3] = torch.tensor([5e6, 1.0, 7e9])
+        assert fit_exponents(lengths[:count], times).item() == pytest.approx(2)
+        times[3] *= 2
+        assert fit_exponents(lengths[:count], times).item() < 1.9
+    overhead = 1e-4 + 1e-8 * n**2
+    assert 1.85 < fit_exponents(lengths, overhead) < 2 and np.polyfit(n.log().numpy(), overhead.log().numpy(), 1)[0] < 1.8
+
+
 @pytest.mark.parametrize("n, d", [(64, 16), (200, 32)])
 def test_peak_of_explicit_attention_is_two_squares_and_of_fused_none(n, d):
     Q = torch.zeros(n, d)
@@ -193,6 +266,49 @@ def test_description_of_a_measurement_does_not_depend_on_what_came_out(capsys):
     assert '"RNN": x 1 2, y 6 7' in capsys.readouterr().out              # counts are the same everywhere: compared
     with pytest.raises(ValueError, match="'RNN' has 2 values for 3"):
         draw_growth([1, 2, 3], {"RNN": [1, 2]}, ylabel="")
+
+
+def test_exponents_stand_in_the_legend_and_not_in_the_description(capsys):
+    texts = []
+    for lengths, power in (([64, 128, 256], 1), ([512, 1024, 2048, 4096], 2)):
+        n = torch.tensor(lengths, dtype=torch.float64)
+        times = {"RNN": torch.stack([n**power, 9 * n**power, 4 * n**power * (n / n[-1])**0.25]), "convolution": n[None]}
+        show_times(lengths, times, {"convolution": 1, "RNN": 1.5})
+        texts.append(capsys.readouterr().out)
+        figure = draw_times(lengths, times, {"convolution": 1, "RNN": 1.5})
+        legend, = figure.legends
+        words = [text.get_text() for text in legend.get_texts()]
+        assert words[:4] == ["RNN", "convolution", "guide: x2 a doubling", "guide: x4 a doubling"]
+        assert words[4:] == [f"theory 1.5, measured {power}.00 ({power}.00 to {power}.25)", "theory 1, measured 1.00 (1.00 to 1.00)",
+                             "exponent 1", "exponent 2"]
+        assert f"from n = {lengths[len(lengths) // 2]} on: median of 3 rounds" in legend.get_title().get_text()
+        drawn = figure.axes[0].lines[0].get_ydata()
+        assert drawn.tolist() == pytest.approx(times["RNN"].quantile(0.5, dim=0).tolist()) and figure.axes[0].get_legend() is None
+    assert texts[0].replace("3 values", "4 values") == texts[1]
+    assert '"RNN": 3 values' in texts[0] and "seconds" in texts[0] and "measured" not in texts[0] and "not in a legend" not in texts[0]
+
+
+def test_attention_of_the_benchmark_that_keeps_its_memory_is_attention_and_makes_no_squares(monkeypatch):
+    monkeypatch.setattr(growth, "WIDTH", 8)
+    device, weights = torch.device("cpu"), torch.eye(8).repeat(4, 1, 1) * math.sqrt(8)
+    monkeypatch.setattr(torch, "randn", lambda *shape, device: weights.clone() if shape[0] == 4 else torch.rand(shape))
+    layers = growth.with_memory_kept(four_layers(8, device), device)(100)
+    kept, X = layers[growth.KEPT]
+    assert list(layers) == [*growth.THEORY, growth.KEPT]
+    with torch.no_grad():
+        for X in (X, 2 * X):                                             # nothing is left over from the call before
+            assert torch.allclose(kept(X), attend(X, X, X), atol=1e-5)
+    assert peak_bytes(kept, X) < 4 * 100**2
+
+
+def test_the_benchmarks_table_holds_what_was_measured():
+    lengths = [1024, 2048, 4096]
+    n = torch.tensor(lengths, dtype=torch.float64)
+    times = {name: torch.stack([0.5 * n**power, n**power, 3 * n**power]) * 1e-6 for name, power in growth.THEORY.items()}
+    head, rule, *rows = growth.time_table(lengths, times).splitlines()
+    assert [row.count("|") for row in (head, rule, *rows)] == [7] * 6
+    assert rows[1] == "| RNN | 1.02 (0.51 to 3.07) | 2.05 (1.02 to 6.14) | 4.10 (2.05 to 12.29) | 1 | 1.00 (1.00 to 1.00) |"
+    assert rows[2].startswith("| explicit attention |") and rows[2].endswith("| 2 | 2.00 (2.00 to 2.00) |")
 
 
 def test_guides_grow_twofold_and_fourfold():

@@ -208,6 +208,10 @@ def test_costs(monkeypatch):
         assert seconds(torch.mm, X, X, repeats=2) >= 0 and len(waits) == 6
         assert peak_bytes(torch.mm, X, X) == 36
         assert costs.count_flops(torch.mm, X, X) == 54
+        waits.clear()
+        layers_at = costs.four_layers(4, torch.device("cuda"))
+        costs.measure_growth(layers_at, [8, 9], rounds=3, repeats=1)
+        assert len(waits) == 3 * 2 * 4 * 4                               # before and after a warm-up and a call of each layer
 
 
 # ------------------------------------------------------------------ what is drawn comes back
