@@ -12,7 +12,6 @@ from torch.func import jacrev
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
 
 from helpers.figures import check_finite, new_figure, show, to_array
 from helpers.guards import check_callable, check_number, check_sizes, guard, what
@@ -25,6 +24,7 @@ def count_flops(function, *inputs):
     One multiplication and one addition count as 2. Other additions, tanh and softmax do not
     count, nor does F.scaled_dot_product_attention on a CPU, which the counter does not know.
     """
+    from torch.utils.flop_counter import FlopCounterMode  # slow to import, seldom needed
     with FlopCounterMode(display=False) as counter:
         function(*inputs)
     return counter.get_total_flops()
@@ -94,8 +94,8 @@ def seconds(function, *inputs, repeats=20):
     whatever else runs on the machine can make a call slower, but not faster.
     """
     def wait():
-        if any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs):
-            torch.cuda.synchronize()
+        if any(isinstance(x, torch.Tensor) and x.device.type != "cpu" for x in inputs):
+            torch.accelerator.synchronize()
 
     def once():
         wait()

@@ -202,7 +202,7 @@ def test_training(come_back, monkeypatch):
 
 def test_costs(monkeypatch):
     waits = []
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(True))
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: waits.append(True))
     with fake_cuda():
         X = empty(3, 3)
         assert seconds(torch.mm, X, X, repeats=2) >= 0 and len(waits) == 6

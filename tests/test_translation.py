@@ -79,7 +79,7 @@ def test_an_unknown_word_is_named():
 def trained(attention, seed):
     torch.manual_seed(seed)
     model = Translator(len(ENGLISH), len(FRENCH), attention)
-    train(model, translation_loss, shuffled_batches(make_pairs(2000, seed=1), 64), steps=256, lr=1e-2)
+    train(model, translation_loss, shuffled_batches(make_pairs(2000, seed=1), 64), steps=192, lr=1e-2)
     return model
 
 
