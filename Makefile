@@ -1,7 +1,7 @@
 # make lab opens the course, make test checks it, make test-browser checks it in Chromium,
 # make build rebuilds notebooks/ from lessons/, make html writes them as web pages into site/,
 # make mutants checks the checks (half an hour),
-# make bench computes again what takes too long for a lesson (6 minutes).
+# make bench measures speed and memory and writes them into benchmarks/README.md (25 minutes).
 # Each makes .venv on its first run; a second run starts at once.
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -24,8 +24,9 @@ html: .venv/installed
 mutants: .venv/development
 	$(PY) tests/mutants.py
 
-bench: .venv/installed
-	$(PY) benchmarks/length_generalisation.py
+bench: .venv/development
+	$(PY) -m pytest benchmarks
+	$(PY) benchmarks/report.py
 
 .venv/installed: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \

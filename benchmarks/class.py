@@ -6,8 +6,9 @@
 Each learner has a server and a kernel, opens a copy of the notebook, runs all cells at once with all others, types an answer
 and saves. Outputs are compared with the stored ones; the servers are stopped and started again, and what was saved is compared
 with what was run. OMP_NUM_THREADS is passed on to the kernels if it is set.
-Prints for each class seconds until all servers run, to the first figure and for the lesson (median and slowest learner), and of
-the processor (median); and the memory of a kernel and of a server, as RSS and as PSS, which counts what n processes share as 1/n.
+Prints a table in Markdown: for each class seconds until all servers run, to the first figure and for the lesson (median and slowest
+learner), and of the processor (median); and the memory of a kernel and of a server, as RSS and as PSS, which counts what n
+processes share as 1/n.
 """
 import asyncio
 import json
@@ -157,9 +158,9 @@ async def hold_class(hub, lesson, size):
             assert cell.get("outputs") == run.get("outputs"), f"{name}: other outputs than those that were saved"
     await asyncio.gather(*(stop_server(hub, name) for name in names))
     (rss, pss), (server_rss, server_pss) = (map(statistics.median, zip(*group)) for group in (kernels, servers))
-    print(f"{size:8} {servers_ready:8.0f} {statistics.median(first_figures):8.0f} {max(first_figures):4.0f} "
-          f"{statistics.median(seconds):8.0f} {max(seconds):4.0f} {statistics.median(computed):6.0f} "
-          f"{rss:10.0f} {pss:4.0f} {server_rss:10.0f} {server_pss:4.0f}", flush=True)
+    print(f"| {size} | {servers_ready:.0f} | {statistics.median(first_figures):.0f} to {max(first_figures):.0f} | "
+          f"{statistics.median(seconds):.0f} to {max(seconds):.0f} | {statistics.median(computed):.0f} | "
+          f"{rss:.0f}, {pss:.0f} | {server_rss:.0f}, {server_pss:.0f} |", flush=True)
 
 
 async def main(lesson, sizes):
@@ -182,7 +183,10 @@ async def main(lesson, sizes):
                     break
                 except (OSError, HTTPClientError):                       # the proxy answers before the hub does
                     await asyncio.sleep(0.5)
-            print("learners  servers  first figure   the lesson    CPU     kernel: MB     server: MB")
+            threads = passed_on.get("OMP_NUM_THREADS", "not set")
+            print(f"Lesson {lesson}, OMP_NUM_THREADS {threads}. Seconds: median to slowest learner; memory: RSS, PSS.\n\n"
+                  "| learners | servers ready, s | first figure, s | lesson, s | processor, s | kernel, MB | server, MB |\n"
+                  "|---|---|---|---|---|---|---|")
             for size in sizes:
                 await hold_class(hub, lesson, size)
         except BaseException:

@@ -16,6 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 COMMANDS = {"attention": [], "growth": [], "course": [], "class": ["01", "1", "4", "8", "16"]}     # and their arguments
 USUAL = ["attention", "growth", "course"]                                # class needs a JupyterHub
+OF_THE_SHELL = ("OMP_NUM_THREADS", "COURSE_DEVICE")                      # what changes a measurement
 
 
 def machine():
@@ -37,7 +38,8 @@ def measured(name):
         lines.append(line)
     if process.wait():
         sys.exit(f"{' '.join(command)} failed")
-    return f"`python {' '.join(command)}`, {datetime.date.today()}: {machine()}.\n\n{''.join(lines).strip()}"
+    settings = "".join(f"{variable}={os.environ[variable]} " for variable in OF_THE_SHELL if variable in os.environ)
+    return f"`{settings}python {' '.join(command)}`, {datetime.date.today()}: {machine()}.\n\n{''.join(lines).strip()}"
 
 
 def main(names):
