@@ -34,7 +34,7 @@ COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional
 def split_heads(attention, mesh):
     """Leave each device of the mesh its share of the heads.
 
-    It keeps its rows of the weights of W_q, W_k and W_v and its columns of that of W_o, as
+    It keeps its rows of the matrices of W_q, W_k and W_v and its columns of that of W_o, as
     nn.Linear stores them, (outputs, inputs). From its heads it makes an output of full width;
     the devices' outputs are summed. Returns the module. Raises ValueError where the devices
     cannot share the heads evenly. Shoeybi et al. 2019, section 3.
@@ -103,13 +103,21 @@ def take_part(function):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             result = function(mesh, *torch.load(folder / "inputs.pt"))
         torch.save((_plain(result), printed.getvalue()), folder / f"result{rank}.pt")
-        dist.destroy_process_group()
+        dist.barrier()                                                   # none leaves while another may still want something of it
     except Exception as error:
         said = "".join(traceback.format_exception_only(type(error), error))
         lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if frame.filename == sys.argv[0]]
         at = f"at {lines[-1]!r}" if lines else "at its start"
         (folder / f"error{time.time_ns()}.txt").write_text(f"process {rank}, {at}:\n{said}", encoding="utf-8")
-        raise
+        _leave(1)
+    _leave(0)
+
+
+def _leave(code):
+    """End this process at once: destroy_process_group, and Python's own end, can hang where gloo's threads wait for the interpreter."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def program(function):

@@ -4,17 +4,17 @@ import torch
 from helpers.checks import Exercise, Mistake, numbers
 
 
-# ------------------------------------------------------------------ share_of(weight, name, r, devices)
-def _rows(weight, r, devices):
-    return weight.chunk(devices, dim=0)[r]
+# ------------------------------------------------------------------ share_of(matrix, name, r, devices)
+def _rows(matrix, r, devices):
+    return matrix.chunk(devices, dim=0)[r]
 
 
-def _columns(weight, r, devices):
-    return weight.chunk(devices, dim=1)[r]
+def _columns(matrix, r, devices):
+    return matrix.chunk(devices, dim=1)[r]
 
 
 def _share(others=_rows, output=_columns, which=lambda r, devices: r):
-    return lambda weight, name, r, devices: (output if name == "W_o" else others)(weight, which(r, devices), devices)
+    return lambda matrix, name, r, devices: (output if name == "W_o" else others)(matrix, which(r, devices), devices)
 
 
 def _whole_numbers(outputs, inputs):
@@ -46,11 +46,11 @@ share_exercise = Exercise(
             "inputs of W_o.",
             "行和列弄反了。nn.Linear 存的是 (输出, 输入)。提示：对 W_q、W_k、W_v，头占的是输出；对 W_o，头占的是输入。"),
         "every devices-th": Mistake(
-            _share(lambda weight, r, devices: weight[r::devices], lambda weight, r, devices: weight[:, r::devices]),
+            _share(lambda matrix, r, devices: matrix[r::devices], lambda matrix, r, devices: matrix[:, r::devices]),
             "A device gets every devices-th row or column, so it has a bit of every head and none whole. Hint: neighbouring ones.",
             "一个设备隔 devices 行（列）才拿一行（列），结果每个头都有一点，没有一个完整。提示：拿相邻的一段。"),
         "the whole in every device": Mistake(
-            _share(lambda weight, r, devices: weight, lambda weight, r, devices: weight),
+            _share(lambda matrix, r, devices: matrix, lambda matrix, r, devices: matrix),
             "Every device gets all of it. Hint: only one of the devices parts, number r.",
             "每个设备都拿到了全部。提示：切成 devices 份，只要第 r 份。"),
         "devices counted from 1": Mistake(
@@ -66,17 +66,17 @@ share_exercise = Exercise(
             "The devices are counted from the end. Hint: device 0 has the first heads.",
             "设备从后往前数了。提示：第 0 个设备管最前面的头。"),
         "one row": Mistake(
-            _share(lambda weight, r, devices: weight[r], lambda weight, r, devices: weight[:, r]),
+            _share(lambda matrix, r, devices: matrix[r], lambda matrix, r, devices: matrix[:, r]),
             "This is a single row or column. Hint: a device owns as many as all its heads are wide.",
             "这只是一行（一列）。提示：一个设备的所有头有多宽，就拿多少行（列）。"),
         "all parts": Mistake(
-            lambda weight, name, r, devices: weight.chunk(devices, dim=1 if name == "W_o" else 0),
+            lambda matrix, name, r, devices: matrix.chunk(devices, dim=1 if name == "W_o" else 0),
             "Rightly cut, but you return all parts. Hint: [r].",
             "切得对，但你返回了所有的份。提示：[r]。"),
         "transposed": Mistake(
-            lambda weight, name, r, devices: _share()(weight, name, r, devices).T,
-            "The right numbers, but transposed. Hint: the part is used as nn.Linear uses a weight, (outputs, inputs).",
-            "数是对的，但转置了。提示：切下来的部分还要当 nn.Linear 的 weight 用，形状是 (输出, 输入)。"),
+            lambda matrix, name, r, devices: _share()(matrix, name, r, devices).T,
+            "The right numbers, but transposed. Hint: the part is used as nn.Linear uses its matrix, (outputs, inputs).",
+            "数是对的，但转置了。提示：切下来的部分还要当 nn.Linear 的矩阵用，形状是 (输出, 输入)。"),
     })
 
 
@@ -141,8 +141,8 @@ add_up_exercise = Exercise(
             "别的设备的头没有算进来。提示：对所有设备循环，或者用 sum。"),
         "not transposed": Mistake(
             _added(product=lambda Y, W: Y @ W),
-            "The weight is used the wrong way round. Hint: nn.Linear stores (outputs, inputs) and computes Y @ W.T.",
-            "weight 用反了。提示：nn.Linear 存的是 (输出, 输入)，算的是 Y @ W.T。"),
+            "The matrix is used the wrong way round. Hint: nn.Linear stores (outputs, inputs) and computes Y @ W.T.",
+            "矩阵用反了。提示：nn.Linear 存的是 (输出, 输入)，算的是 Y @ W.T。"),
     })
 
 
@@ -216,7 +216,7 @@ bytes_exercise = _AnyNumber(
             "这里把张量的宽度当成了 d / devices。提示：一个设备由自己的头算出来的输出，宽度是完整的 d。"),
         "a whole block": Mistake(
             _sent(share=lambda p: 4 * (p - 1) / p),
-            "This is twice too much: a whole block has two all-reduces, its attention has one.",
+            "This is twice too much. A whole block has two all-reduces, forward; its attention has one.",
             "多了一倍：整个块有两次全归约，其中注意力只有一次。"),
         "queries, keys and values": Mistake(
             _sent(share=lambda p: 6 * (p - 1) / p),
