@@ -35,6 +35,11 @@ share_exercise = Exercise(
             "W_q, W_k and W_v are right, but W_o is cut into rows. Its inputs are the heads' outputs, and nn.Linear stores inputs "
             "across. Hint: columns for W_o.",
             "W_q、W_k、W_v 是对的，但 W_o 按行切了。W_o 的输入是各头的输出，而 nn.Linear 里一列对应一个输入。提示：W_o 按列切。"),
+        "rows of W_o, transposed": Mistake(
+            _share(output=lambda matrix, r, devices: _rows(matrix.T, r, devices)),
+            "W_q, W_k and W_v are right, and W_o has the right numbers, but transposed. Hint: all rows, some columns: chunk with "
+            "dim=1.",
+            "W_q、W_k、W_v 是对的，W_o 的数也对，但转置了。提示：行全要，列取一段：chunk 时用 dim=1。"),
         "columns everywhere": Mistake(
             _share(others=_columns),
             "W_o is right, but the others are cut into columns: a device would read only a part of each token. Hint: a head reads the whole "
