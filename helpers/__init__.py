@@ -23,8 +23,14 @@ from helpers.training import train
 from helpers.transformer import MiniLM, TransformerBlock, read_sentences, parameter_names
 
 
-def __getattr__(name):
-    if name == "d2l":                                                    # a second to import: only when asked for
+OF_PARALLEL = ("Traffic", "on_devices", "split_block", "split_heads")
+
+
+def __getattr__(name):                                                   # each a second to import: only when asked for
+    if name == "d2l":
         from helpers.book import load_d2l
         return load_d2l()
+    if name in OF_PARALLEL:
+        from helpers import parallel
+        return getattr(parallel, name)
     raise AttributeError(f"module 'helpers' has no attribute {name!r}")

@@ -22,6 +22,7 @@ from helpers import (AdditiveAttention, ALiBiAttention, Answerer, Attention, Dot
                      without_head)
 from helpers.explorer import explore
 from helpers.knobs import knob
+from helpers.parallel import DeviceMesh, Traffic, on_devices, split_block, split_heads
 from helpers.queues import QUEUE
 from helpers.senses import gloss, make_sentences, read_nouns, sense_batches, to_ids
 from helpers.translation import ENGLISH, make_pairs, shuffled_batches, to_batch, translate_by_rule
@@ -100,6 +101,25 @@ def relu_at(n):
 
 def small_encoder():
     return MiniLM(vocab_size=10, num_hiddens=4, num_heads=2, num_layers=1, ffn_num_hiddens=8, max_len=6)
+
+
+class Mesh(DeviceMesh):
+    """As many devices, without a process for each."""
+    ndim = 1
+
+    def __init__(self, devices):
+        self.devices = devices
+
+    def size(self):
+        return self.devices
+
+
+def uses_a_variable(mesh):
+    return mesh.size() * NAN
+
+
+def uses_a_class(mesh):
+    return Mesh
 
 
 def translator(attention=None):
@@ -520,6 +540,22 @@ BAD = [
     ("draw_all_heads: words", lambda: draw_all_heads("all", ["a"]), ["weights", "'all'"]),
     ("draw_all_heads: too few tokens", lambda: draw_all_heads(WEIGHTS[None], ["a"]), ["tokens", "4", "got 1"]),
     ("draw_all_heads: one string", lambda: draw_all_heads(WEIGHTS[None], "abcd"), ["tokens", "'abcd'"]),
+    ("split_heads: three devices for two heads", lambda: split_heads(MultiHeadAttention(4, 4, 4, 8, 2, 0.0), Mesh(3)),
+     ["num_heads", "2 heads", "3 devices", "multiple"]),
+    ("split_heads: more devices than heads", lambda: split_heads(MultiHeadAttention(4, 4, 4, 8, 2, 0.0), Mesh(4)), ["2 heads", "4 devices"]),
+    ("split_heads: no heads", lambda: split_heads(SelfAttention(4, 2, 2, 0.0), Mesh(2)), ["attention", "W_o", "SelfAttention"]),
+    ("split_heads: a block", lambda: split_heads(TransformerBlock(4, 2, 8, 0.0), Mesh(2)), ["attention", "TransformerBlock"]),
+    ("split_heads: a number of devices", lambda: split_heads(MultiHeadAttention(4, 4, 4, 8, 2, 0.0), 2), ["mesh", "init_device_mesh", "int"]),
+    ("split_block: only the attention", lambda: split_block(MultiHeadAttention(4, 4, 4, 8, 2, 0.0), Mesh(2)), ["block", "MultiHeadAttention"]),
+    ("split_block: an uneven inner width", lambda: split_block(TransformerBlock(4, 2, 7, 0.0), Mesh(2)), ["ffn_num_hiddens", "7", "2 devices"]),
+    ("split_block: an uneven number of heads", lambda: split_block(TransformerBlock(6, 3, 8, 0.0), Mesh(2)), ["num_heads", "3 heads"]),
+    ("on_devices: what a function returns", lambda: on_devices(X, 2), ["function", "(2, 3, 4)"]),
+    ("on_devices: a lambda", lambda: on_devices(lambda mesh: 1, 2), ["function", "def"]),
+    ("on_devices: no devices", lambda: on_devices(uses_a_class, 0), ["devices", "0", "at least 1"]),
+    ("on_devices: no time", lambda: on_devices(uses_a_class, 2, timeout=0), ["timeout", "0"]),
+    ("on_devices: a variable of the notebook", lambda: on_devices(uses_a_variable, 2), ["function", "NAN", "float", "input"]),
+    ("on_devices: a class of the notebook", lambda: on_devices(uses_a_class, 2), ["function", "Mesh", "uses_a_class"]),
+    ("Traffic: an unknown keyword", lambda: Traffic(all=True), ["all"]),
     ("draw_all_heads: a gap", lambda: draw_all_heads(WEIGHTS[None] * NAN, ["a"] * 4), ["weights", "nan"]),
 ]
 # What Python itself says: an argument that is missing or unknown.
