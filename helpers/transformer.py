@@ -34,8 +34,8 @@ class MiniLM(nn.Module):
 
     forward: ids (batch, n), at most max_len tokens; valid_lens as in attend_mask. Returns the
     states, a list of (batch, n, num_hiddens): that of the input, then one after each block.
-    In eval mode attention_weights then holds (batch, layers, heads, n, n). Raises ValueError for
-    ids or lengths that do not fit. Devlin et al. 2019, section 3.
+    In eval mode attention_weights then holds (batch, layers, heads, n, n). Raises ValueError
+    for ids or lengths that do not fit. Devlin et al. 2019, section 3.
     """
     def __init__(self, vocab_size=30522, num_hiddens=384, num_heads=12, num_layers=6,
                  ffn_num_hiddens=1536, max_len=512, dropout=0.1):
