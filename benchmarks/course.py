@@ -47,7 +47,8 @@ def import_costs(what):
     code = f"import time; start = time.perf_counter(); import {what}; print(time.perf_counter() - start); {SAY_MEMORY}"
     runs = []
     for _ in range(RUNS):
-        printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=NOTEBOOKS.parent).stdout
+        printed = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True,
+                                 cwd=NOTEBOOKS.parent).stdout
         runs.append([float(number) for number in printed.split()])
     return map(statistics.median, zip(*runs))
 
