@@ -100,7 +100,7 @@ def softmax_in_place(scores, valid_lens=None, mask=None):
     allowed = attend_mask(scores, valid_lens, mask)
     if allowed is None:
         return F.softmax(scores, dim=-1)
-    with torch.no_grad():          # where the weight is 0 the softmax gives gradient 0 by itself
+    with torch.no_grad():         # where the weight is 0 the softmax gives gradient 0 by itself
         scores.masked_fill_(~allowed, torch.finfo(scores.dtype).min)
     weights = F.softmax(scores, dim=-1)
     some = allowed.any(dim=-1, keepdim=True)            # rows that may attend to some key
