@@ -71,7 +71,7 @@ class MultiHeadAttention(nn.Module):
         # Self-attention: one product for all three.
         weight = torch.cat([W.weight for W in layers])  # (3 * num_hiddens, query_size)
         bias = None if self.W_q.bias is None else torch.cat([W.bias for W in layers])
-        return F.linear(queries, weight, bias).chunk(3, dim=-1)      # each (batch, n, num_hiddens)
+        return F.linear(queries, weight, bias).chunk(3, dim=-1)   # each (batch, n, num_hiddens)
 
     def explicit(self, queries, keys, values, valid_lens, mask):
         h = self.num_heads
