@@ -55,7 +55,6 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None, need_weights=True):
         check_inputs(self, queries, keys, values)
-        queries, keys, values = self.project(queries, keys, values)
         # The fused kernel knows the plain dot product only, and hands out no weights.
         plain = type(self.attention) is DotProductAttention
         attend = self.fused if plain and not need_weights else self.explicit
@@ -75,6 +74,7 @@ class MultiHeadAttention(nn.Module):
 
     def explicit(self, queries, keys, values, valid_lens, mask):
         h = self.num_heads
+        queries, keys, values = self.project(queries, keys, values)
         queries = transpose_qkv(queries, h)             # (batch * heads, queries, width)
         keys = transpose_qkv(keys, h)                   # (batch * heads, keys, width)
         values = transpose_qkv(values, h)               # (batch * heads, keys, width)
@@ -89,7 +89,7 @@ class MultiHeadAttention(nn.Module):
 
     def fused(self, queries, keys, values, valid_lens, mask):
         queries, keys, values = (X.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-                                 for X in (queries, keys, values))   # (batch, heads, n, width)
+                                 for X in self.project(queries, keys, values))
         dropout = self.attention.dropout.p if self.training else 0.0
         output = fused_attention(queries, keys, values, valid_lens, mask, dropout)
         return output.transpose(1, 2).flatten(2)        # (batch, queries, num_hiddens)
