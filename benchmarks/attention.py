@@ -9,6 +9,7 @@ training mode, without dropout.
 """
 import random
 import statistics
+import sys
 import time
 import warnings
 
@@ -92,6 +93,8 @@ CONTESTANTS = {
     "nn.MultiheadAttention, with": lambda width, heads: pytorch(width, heads, True),
     "d2l (always with)": book,
 }
+RATIOS = [("ours, without weights", "least by hand"), ("ours, without weights", "nn.MultiheadAttention, without"),
+          ("ours, with weights", "nn.MultiheadAttention, with"), ("ours, with weights", "d2l (always with)")]
 
 
 # ------------------------------------------------------------------ measuring
@@ -115,7 +118,7 @@ def works(name, *arguments):
         run(*arguments)
         return True
     except Exception as error:
-        print(f"<!-- {name}: {type(error).__name__}: {str(error).splitlines()[0]:.150} -->")
+        print(f"{name}: {str(error).splitlines()[0]:.150}", file=sys.stderr)
         return False
 
 
@@ -163,10 +166,11 @@ def time_cell(seconds, least):
 
 
 def size_tables(batch, n, width, heads):
-    """Two tables, without and with lengths, each with times of both passes and memory."""
+    """Two tables, without and with lengths, each with times of both passes and memory. Returns {column: {name: median}}."""
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(batch, n, width, generator=generator).to(DEVICE).requires_grad_()
     some = torch.randint(1, n + 1, (batch,), generator=generator).to(DEVICE)
+    medians = {}
     for lens in (None, some):
         contestants = made(width, heads)
         forward, both = (times(contestants, X, lens, backward) for backward in (False, True))
@@ -177,6 +181,20 @@ def size_tables(batch, n, width, heads):
         for name in CONTESTANTS:
             cells = [time_cell(taken[name], taken["least by hand"]) if name in taken else "–" for taken in (forward, both)]
             print(f"| {name} | {cells[0]} | {cells[1]} | {f'{peaks[name] / 1e6:.1f}' if name in peaks else '–'} |", flush=True)
+        for title, taken in (("forward", forward), ("both", both)):
+            column = title + (", lengths" if lens is not None else "")
+            medians[column] = {name: statistics.median(seconds) for name, seconds in taken.items()}
+    return medians
+
+
+def ratio_table(medians):
+    """The ratios that matter, of all sizes. medians: {size: {column: {name: median}}}."""
+    columns = list(next(iter(medians.values())))
+    print("\nOurs, as a ratio of\n\n| | size | " + " | ".join(columns) + " |\n|---|---|" + "---|" * len(columns))
+    for ours, other in RATIOS:
+        for size, taken in medians.items():
+            ratios = [f"{taken[column][ours] / taken[column][other]:.2f}" for column in columns]
+            print(f"| {other} | {size} | " + " | ".join(ratios) + " |")
 
 
 def memory_table(width=512, heads=8):
@@ -202,8 +220,7 @@ def main():
     torch.set_num_threads(1)                                             # of the CPU: repeatable, and what a small model uses
     print(f"Device: {torch.cuda.get_device_name(DEVICE) if DEVICE.type == 'cuda' else 'CPU, one thread'}. "
           "Sizes are (batch, n, width, heads); × is the ratio to the least by hand in the same table.")
-    for size in SIZES:
-        size_tables(*size)
+    ratio_table({size: size_tables(*size) for size in SIZES})
     memory_table()
 
 

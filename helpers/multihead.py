@@ -74,18 +74,16 @@ class MultiHeadAttention(nn.Module):
 
     def explicit(self, queries, keys, values, valid_lens, mask):
         h = self.num_heads
-        queries, keys, values = self.project(queries, keys, values)
-        queries = transpose_qkv(queries, h)             # (batch * heads, queries, width)
-        keys = transpose_qkv(keys, h)                   # (batch * heads, keys, width)
-        values = transpose_qkv(values, h)               # (batch * heads, keys, width)
-        scores = self.attention.score(queries, keys).unflatten(0, (-1, h))
+        queries, keys, values = (transpose_qkv(X, h).unflatten(0, (-1, h))
+                                 for X in self.project(queries, keys, values))
+        scores = self.attention.score(queries, keys)    # (batch, heads, queries, keys)
         # Nobody else has the scores of the plain dot product, so they may be overwritten.
         plain = type(self.attention) is DotProductAttention
         softmax = softmax_in_place if plain else masked_softmax
-        weights = softmax(scores, valid_lens, mask)
-        self.attention_weights = weights.detach()       # (batch, heads, queries, keys)
-        output = self.attention.dropout(weights).flatten(0, 1) @ values
-        return transpose_output(output, h)              # (batch, queries, num_hiddens)
+        weights = softmax(scores, valid_lens, mask)     # (batch, heads, queries, keys)
+        self.attention_weights = weights.detach()
+        output = self.attention.dropout(weights) @ values     # (batch, heads, queries, width)
+        return transpose_output(output.flatten(0, 1), h)      # (batch, queries, num_hiddens)
 
     def fused(self, queries, keys, values, valid_lens, mask):
         queries, keys, values = (X.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

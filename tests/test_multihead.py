@@ -456,7 +456,7 @@ def test_scores_that_somebody_keeps_are_not_overwritten():
             return self.table
     module, X, *_ = case(10)
     module.attention = Fixed(0.0)
-    module.attention.table = table = torch.randn(12, 5, 5)
+    module.attention.table = table = torch.randn(3, 4, 5, 5)
     kept = table.clone()
     module(X, X, X, torch.tensor([2, 3, 1]))
     assert torch.equal(table, kept)
