@@ -1,7 +1,7 @@
 # make lab opens the course, make test checks it, make test-browser checks it in Chromium,
 # make build rebuilds notebooks/ from lessons/, make html writes them as web pages into site/,
 # make mutants checks the checks (half an hour),
-# make bench measures speed and memory and writes them into benchmarks/README.md (25 minutes).
+# make bench measures speed and memory and writes them into benchmarks/README.md (13 minutes).
 # Each makes .venv on its first run; a second run starts at once.
 PYTHON ?= python3
 PY := .venv/bin/python

@@ -1,6 +1,6 @@
 """Multi-head attention side by side: this course's, the book's, PyTorch's, the least that does the job, and flex_attention.
 
-    python benchmarks/attention.py            # about 12 minutes on one thread; a GPU where try_gpu finds one
+    python benchmarks/attention.py            # about 8 minutes on one thread; on a GPU where try_gpu finds one
 
 Self-attention of random numbers, all with the same sizes. In each round every contestant is called once, in an order of its own,
 so that a busy moment of the machine hits all of them. A number is the median of the rounds; behind it, in brackets, the middle
