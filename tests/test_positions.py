@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 import helpers
-from helpers import (ALiBiAttention, DotProductAttention, LearnedPositionalEncoding, MultiHeadAttention, OrderModel,
+from helpers import (ALiBiAttention, LearnedPositionalEncoding, MultiHeadAttention, OrderModel,
                      PositionalEncoding, RotaryAttention, alibi_slopes, rotate, train)
 from helpers.checks import positions as check
 from helpers.order import (ENCODINGS, SKIP, TASKS, a_before_b, accuracy, accuracy_at, batches, copy_three_back,
