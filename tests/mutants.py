@@ -117,7 +117,7 @@ def noticed(course, *arguments):
     run = run_pytest(course, *arguments)
     if run.returncode == 0:
         return None
-    failed = re.search(r"^FAILED (?:tests/)?(?:notebooks/)?(.+?)(?: - .*)?$", run.stdout, re.M)
+    failed = re.search(r"^(?:FAILED|ERROR) (?:tests/)?(?:notebooks/)?(.+?::.+?)(?: - .*)?$", run.stdout, re.M)    # ERROR: in a fixture
     if run.returncode != 1 or not failed:                                # an error of pytest, not a test that fails
         raise RuntimeError(f"pytest stopped with {run.returncode}:\n{run.stdout[-3000:]}\n{run.stderr[-2000:]}")
     return failed[1]
