@@ -108,8 +108,8 @@ def run(module, call, X, lens, backward):
     else:
         with torch.no_grad():
             call(X, lens)
-    if X.is_cuda:
-        torch.cuda.synchronize()
+    if X.device.type != "cpu":
+        torch.accelerator.synchronize()
 
 
 def works(name, *arguments):
